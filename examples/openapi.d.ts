@@ -579,12 +579,12 @@ export interface components {
      *         {
      *           "name": "access_token",
      *           "ok": true,
-     *           "message": "The platform accepts the access token"
+     *           "message": "LINE accepts the access token"
      *         },
      *         {
      *           "name": "webhook_active",
      *           "ok": false,
-     *           "message": "The platform sends no webhooks: in the LINE Developers Console switch on \"Use webhook\"",
+     *           "message": "LINE sends no webhooks: in the LINE Developers Console switch on \"Use webhook\"",
      *           "reason": "webhook_off"
      *         }
      *       ],
@@ -661,7 +661,7 @@ export interface components {
           | 'other_login_channel'
           | 'chat_secret_refused'
         seenAt?: string | null
-        /** @description HTTP status of the platform's refusal, or of the response to its test */
+        /** @description HTTP status of LINE's refusal, or of the response to its test */
         status?: number
         platformMessage?: string | null
       }[]

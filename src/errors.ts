@@ -61,7 +61,7 @@ export const ERRORS = {
     503,
     'A stored secret of the account cannot be read; the operator must check SECRETS_KEYS',
   ],
-  platform_unavailable: [503, 'The messaging platform does not respond right now; try again later'],
+  platform_unavailable: [503, 'LINE does not respond right now; try again later'],
   internal: [500, 'The request could not be completed'],
 } as const
 

@@ -6,13 +6,13 @@ import type { Check, Claims, FailureReason, Webhook } from './verification.ts'
 
 export type Refusal = Exclude<PlatformFault, { type: 'unavailable' }>
 
-export const ACCESS_TOKEN_ACCEPTED = passed('access_token', 'The platform accepts the access token')
+export const ACCESS_TOKEN_ACCEPTED = passed('access_token', 'LINE accepts the access token')
 
 /** For refusals that do not concern credentials, without status and reason. */
 const CONSEQUENCES = {
-  access_token: 'The platform does not describe the account',
-  webhook_endpoint: 'The platform does not return the webhook URL',
-  webhook_test: 'The platform does not test the webhook',
+  access_token: 'LINE does not describe the account',
+  webhook_endpoint: 'LINE does not return the webhook URL',
+  webhook_test: 'LINE does not test the webhook',
 }
 
 export function refusedCheck(name: keyof typeof CONSEQUENCES, refusal: Refusal): Check {
@@ -40,14 +40,14 @@ export function explainRefusal(
       return [400, 401].includes(refusal.status)
         ? [
             'credentials_refused',
-            `The platform refuses the channel id and secret (status ${refusal.status}): compare them with the LINE Developers Console`,
+            `LINE refuses the channel id and secret (status ${refusal.status}): compare them with the LINE Developers Console`,
           ]
-        : ['token_not_issued', `The platform issues no access token ${statusAndReason(refusal)}`]
+        : ['token_not_issued', `LINE issues no access token ${statusAndReason(refusal)}`]
     case 'refused':
       return refusal.status === 401
         ? [
             'token_refused',
-            'The platform refuses the channel access token (status 401): issue a new one and store it',
+            'LINE refuses the channel access token (status 401): issue a new one and store it',
           ]
         : ['call_refused', `${consequence} ${statusAndReason(refusal)}`]
   }
@@ -102,25 +102,25 @@ export function endpointCheck({ endpoint, matches }: Webhook, expected: string):
 
 export function activeCheck({ active }: Webhook): Check {
   return active
-    ? passed('webhook_active', 'The platform sends webhooks')
+    ? passed('webhook_active', 'LINE sends webhooks')
     : failed(
         'webhook_active',
         'webhook_off',
-        'The platform sends no webhooks: in the LINE Developers Console switch on "Use webhook"',
+        'LINE sends no webhooks: in the LINE Developers Console switch on "Use webhook"',
       )
 }
 
 const TEST_ADVICE: Record<string, [reason: FailureReason, message: string]> = {
   COULD_NOT_CONNECT: [
     'test_not_connected',
-    'The platform cannot connect to the webhook URL: check its host, port and certificate',
+    'LINE cannot connect to the webhook URL: check its host, port and certificate',
   ],
-  REQUEST_TIMEOUT: ['test_timed_out', 'The webhook URL did not respond to the platform in time'],
+  REQUEST_TIMEOUT: ['test_timed_out', 'The webhook URL did not respond to LINE in time'],
   ERROR_STATUS_CODE: ['test_error_status', 'The webhook URL responded with an error'],
 }
 const TEST_FAILED: [reason: FailureReason, message: string] = [
   'test_failed',
-  'The test delivery of the platform failed',
+  'The test delivery of LINE failed',
 ]
 
 const SIGNATURE_REFUSED =
@@ -129,7 +129,7 @@ const PATH_ADVICE = ' (status 404): the webhook URL does not end in the path of 
 
 /** @param isHere whether the tested URL is this service's. A 403 of another service says nothing about the secret stored here. */
 export function testCheck({ success, reason, statusCode }: WebhookTest, isHere: boolean): Check {
-  if (success) return passed('webhook_test', 'A test delivery of the platform arrived and was accepted')
+  if (success) return passed('webhook_test', 'A test delivery of LINE arrived and was accepted')
   const [failure, advice] = (Object.hasOwn(TEST_ADVICE, reason) && TEST_ADVICE[reason]) || TEST_FAILED
   if (statusCode === null || statusCode <= 0) return failed('webhook_test', failure, advice)
   const facts = { status: statusCode }

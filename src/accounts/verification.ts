@@ -81,10 +81,10 @@ const CheckSchema = Type.Object({
     ),
   ),
   status: Type.Optional(
-    Type.Integer({ description: "HTTP status of the platform's refusal, or of the response to its test" }),
+    Type.Integer({ description: "HTTP status of LINE's refusal, or of the response to its test" }),
   ),
   platformMessage: Type.Optional(
-    Nullable(Type.String({ description: "the platform's own message about its refusal" })),
+    Nullable(Type.String({ description: "LINE's own message about its refusal" })),
   ),
 })
 
@@ -139,11 +139,11 @@ export const verificationSchemas = {
         accountType: 'verified_or_premium',
         webhook: { endpoint: 'https://oa.example.com/api/line/1', active: false, matches: true },
         checks: [
-          { name: 'access_token', ok: true, message: 'The platform accepts the access token' },
+          { name: 'access_token', ok: true, message: 'LINE accepts the access token' },
           {
             name: 'webhook_active',
             ok: false,
-            message: 'The platform sends no webhooks: in the LINE Developers Console switch on "Use webhook"',
+            message: 'LINE sends no webhooks: in the LINE Developers Console switch on "Use webhook"',
             reason: 'webhook_off',
           },
         ],

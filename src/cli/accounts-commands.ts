@@ -106,8 +106,8 @@ function showCommand(group: CliCommand): void {
 
 function verifyCommand(group: CliCommand): void {
   addOperation(group, ACCOUNTS.verify)
-    .description('ask the platform whether an account is set up correctly; exits with 1 if it is not')
-    .option('--test-webhook', 'also make the platform send a test delivery (at most 60 an hour)')
+    .description('ask LINE whether an account is set up correctly; exits with 1 if it is not')
+    .option('--test-webhook', 'also make LINE send a test delivery (at most 60 an hour)')
     .option(
       '--prove-redelivery',
       'store the next delivery and refuse it once, which proves whether LINE sends it again (once an hour)',
@@ -138,7 +138,7 @@ function printVerification({ verified, account, accountType, webhook, checks }: 
 function importFollowersCommand(group: CliCommand): void {
   group
     .command('import-followers')
-    .description("add everyone on the platform's list of followers; resumes an interrupted import")
+    .description("add everyone on LINE's list of followers; resumes an interrupted import")
     .requiredOption('--account <id>', 'id of the account', parseId)
     .onDatabase(async (database, { account: id }: { account: bigint }) => {
       const { job } = await performHere(database, ACCOUNTS.followers, { id })

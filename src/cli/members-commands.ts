@@ -40,7 +40,7 @@ export function membersCommand(program: CliCommand): void {
     .description('show a member with the events and edits that led to its state, newest first')
     .requiredOption('--account <id>', 'id of the account', parseId)
     .limited('events and edits')
-    .argument('<user>', 'user id on the platform, or id of the member')
+    .argument('<user>', 'LINE user id, or id of the member')
     .onDatabase(findTimeline, ({ member, timeline }) => {
       print(`${JSON.stringify(member, null, 2)}\n`)
       printMany(
@@ -56,7 +56,7 @@ export function membersCommand(program: CliCommand): void {
       'erase people, whether they are members or not, so that nothing older brings them back; can be repeated',
     )
     .requiredOption('--account <id>', 'id of the account', parseId)
-    .option('--user-id <id...>', 'user ids on the platform')
+    .option('--user-id <id...>', 'LINE user ids')
     .option('--user-ids-file <file>', 'file with one user id per line; - is standard input')
     .option('--all-accounts', 'also erase them from every other account of which they are members')
     .prints(async ({ account, userId = [], userIdsFile, allAccounts = false }: EraseOptions) => {
@@ -154,7 +154,7 @@ async function findTimeline(
 }
 
 function effectText(effect: TimelineEffect): string {
-  if (effect.kind === 'not_applied') return `not applied: ${effect.failure}`
+  if (effect.kind === 'not_applied') return `failed: ${effect.failure}`
   if (effect.kind !== 'edited') return effect.kind
   const { fields, by } = effect
   const client = by && 'keyId' in by ? (by.clientName ?? by.clientId ?? `key ${by.keyId}`) : null
@@ -176,7 +176,7 @@ function exportPersonCommand(group: CliCommand): void {
     .command('export-person')
     .description('write everything that is stored about one person of an account as one JSON file')
     .requiredOption('--account <id>', 'id of the account', parseId)
-    .requiredOption('--user-id <id>', 'user id on the platform, of a member or not')
+    .requiredOption('--user-id <id>', 'LINE user id, of a member or not')
     .option('--all-accounts', 'also of every other account of which the person is a member, as a JSON array')
     .option(
       '--output <file>',

@@ -120,7 +120,7 @@ export const VARIABLES = {
   }),
   lineApiUrl: variable({
     name: 'LINE_API_URL',
-    help: "base URL of the messaging platform's API",
+    help: "base URL of LINE's API",
     fallback: 'https://api.line.me',
     parse: httpUrl,
   }),

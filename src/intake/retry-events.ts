@@ -16,7 +16,7 @@ export const APPLIED = 'applied'
  */
 export async function retryEvent(database: Transactions, id: bigint): Promise<string> {
   const [stored] = await database.query<StoredEvent>(selectUnapplied, [id])
-  if (stored === undefined) return 'there is no unapplied event with this id'
+  if (stored === undefined) return 'there is no failed event with this id'
   try {
     return await storeAgain(database, id, stored)
   } catch (error) {

@@ -61,8 +61,8 @@ const SecretValue = (description: string) =>
 
 /** An empty text or null removes an optional value. */
 const FIELDS = {
-  channelId: Value('id of the channel on the platform'),
-  channelSecret: SecretValue("secret that signs the platform's deliveries"),
+  channelId: Value('id of the LINE channel'),
+  channelSecret: SecretValue("secret that signs LINE's deliveries"),
   channelAccessToken: SecretValue('access token of the channel (default: issued from its id and secret)'),
   botUserId: Value('user id of the bot, U and 32 hex digits; compared with the destination of deliveries'),
   basicId: Value('basic id of the account, such as @abc1234'),

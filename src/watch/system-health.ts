@@ -178,7 +178,7 @@ async function examineRedis(url: string): Promise<Finding> {
 }
 
 async function examinePlatform(url: string, fetch: Fetch = globalThis.fetch): Promise<Finding[]> {
-  const check = 'platform'
+  const check = 'LINE'
   try {
     // The platform rejects a request without credentials, which proves that it responds.
     const response = await fetch(`${url}/v2/bot/info`, { signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS) })
@@ -198,8 +198,8 @@ async function examinePlatform(url: string, fetch: Fetch = globalThis.fetch): Pr
 function compareClock(dateMs: number): Finding[] {
   if (Number.isNaN(dateMs)) return []
   const skewSeconds = Math.round(Math.abs(dateMs - Date.now()) / 1000)
-  if (skewSeconds <= PLATFORM_SKEW_MAX_SECONDS) return [ok('clock', "agrees with the platform's clock")]
-  return [failure('clock', `differs from the platform's clock by ${skewSeconds} s; run NTP`)]
+  if (skewSeconds <= PLATFORM_SKEW_MAX_SECONDS) return [ok('clock', "agrees with LINE's clock")]
+  return [failure('clock', `differs from LINE's clock by ${skewSeconds} s; run NTP`)]
 }
 
 const ONE_DISK = 'an acknowledged event exists on one disk'

@@ -22,7 +22,7 @@ it('doctor reports every server that does not respond and exits with 1', async (
     REDIS_URL: 'redis://127.0.0.1:9',
   })
   expect(status).toBe(1)
-  for (const check of ['database', 'Redis', 'platform'])
+  for (const check of ['database', 'Redis', 'LINE'])
     expect(JSON.parse(stdout)).toContainEqual(expect.objectContaining({ check, severity: 'error' }))
 })
 

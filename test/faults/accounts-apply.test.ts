@@ -138,7 +138,7 @@ const expectProblem = async (content: string, problem: RegExp) => {
 it('an account with a problem (LINE limits its rate) delays no other, and the next run finishes it', async () => {
   const [{ settings }] = fleet as [SimulatedPlatform]
   settings.misbehaviour = MISBEHAVIOURS.limit as Misbehaviour
-  await expectProblem(csv(), /platform does not respond/)
+  await expectProblem(csv(), /LINE does not respond/)
   settings.misbehaviour = null
   platform.calls.length = 0
   const { rows, status } = await apply(csv(), ['--json'])

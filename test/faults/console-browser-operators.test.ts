@@ -17,8 +17,8 @@ const NOT_FOR_VIEWERS = /^\/(accounts\/(new|file)|accounts\/\d+\/(edit|import)|a
 /** Every button and form-like control that a viewer finds, without the count at its end. */
 const FOR_VIEWERS = [
   ...['All', 'Broken', 'Degraded', 'Quiet', 'OK', 'Status', 'Account', 'Deliveries, 24 h', 'Last delivery'],
-  ...['Followers, 30 days', '7 days', 'Unapplied', 'Pending', 'Quota'],
-  ...['Events not applied', 'Copy: Webhook URL', 'Copy: Tracking key (public)', 'Export…'],
+  ...['Followers, 30 days', '7 days', 'Failed events', 'Pending', 'Quota'],
+  ...['Failed events', 'Copy: Webhook URL', 'Copy: Tracking key (public)', 'Export…'],
   ...['Copy: User id', 'Show more', 'Copy: Content as received', 'Failed', 'Pending', 'Follow'],
   ...['Request and response', 'Export events…', 'Export all stored data…', 'Make link…'],
   ...['Check public address', 'Print', 'Accounts', 'Organizations', 'Name', 'Net, change'],

@@ -87,7 +87,7 @@ describe.runIf(canRunChromium('conditions are'))('a condition', () => {
     const page = await opened.visit({ path: `/accounts/${accountId}` })
     await page.getByRole('button', { name: 'Add endpoint' }).click()
     const dialog = page.getByRole('dialog')
-    await dialog.getByLabel('Reply tokens').check()
+    await dialog.getByLabel('May reply').check()
     await dialog.getByRole('button', { name: 'Count who would move' }).click()
     await dialog.getByText(/12 people.*this endpoint/).waitFor()
     const asked: string[] = []

@@ -25,7 +25,7 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
       await page.setViewportSize({ width, height: 900 })
       for (const [path, text] of [
         ['/', 'No channel secret'],
-        [`/accounts/${tenant.accountId}`, 'Events not applied'],
+        [`/accounts/${tenant.accountId}`, 'Failed events'],
         ['/events', 'source.userId is not a text'],
         ['/events', 'test'],
         ['/endpoints', 'nothing sent yet'],

@@ -91,7 +91,7 @@ const failureOf = async (tenant: Tenant, body?: unknown): Promise<string> => {
 }
 
 it('a refusal of the platform of the token (401) advises to issue a new one, whichever call meets it', async () => {
-  const advice = /^The platform refuses the channel access token \(status 401\): issue a new one/
+  const advice = /^LINE refuses the channel access token \(status 401\): issue a new one/
   for (const call of [/info/, /webhook\/endpoint/, /webhook\/test/]) {
     refuse(401, { message: REASON }, call)
     expect(await failureOf(await addVerifiable(), { testWebhook: true })).toMatch(advice)
@@ -105,7 +105,7 @@ it.each([
 ])('a refusal of the platform of %s says what LINE said', async (call, status, consequence) => {
   refuse(status, { message: REASON }, call)
   expect(await failureOf(await addVerifiable(), { testWebhook: true })).toBe(
-    `The platform ${consequence} (status ${status}): ${REASON}`,
+    `LINE ${consequence} (status ${status}): ${REASON}`,
   )
 })
 
@@ -114,7 +114,7 @@ it('a refusal of the platform of a token for channel id and secret says what LIN
   const tenant = await addTenant(database, { channelId, channelSecret, botUserId })
   const body = { error: 'invalid_request', error_description: REASON }
   refuse(403, body, /token/)
-  expect(await failureOf(tenant)).toBe(`The platform issues no access token (status 403): ${REASON}`)
+  expect(await failureOf(tenant)).toBe(`LINE issues no access token (status 403): ${REASON}`)
   refuse(400, body, /token/)
   expect(await failureOf(tenant)).toMatch(/refuses the channel id and secret \(status 400\): compare them/)
 })

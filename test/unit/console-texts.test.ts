@@ -282,7 +282,8 @@ const OTHER_WORDS: Array<[pattern: RegExp, word: string]> = [
   [/\bsen[dt]\b[^.]*\bagain\b(?! later)/i, 'replay'],
   [/\b(waiting|backlog)\b/i, 'pending'],
   [/\b(tools?|receivers?)\b/i, 'endpoint'],
-  [/\bthe platform\b/i, 'LINE'],
+  [/\bplatforms?\b/i, 'LINE'],
+  [/\b(unapplied|(not|never) applied)\b/i, 'failed'],
 ]
 
 it.each(OTHER_WORDS)('no text of the console says %s for "%s"', (pattern) => {

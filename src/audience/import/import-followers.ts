@@ -59,7 +59,7 @@ export async function importNextFollowers(
   const followers = followersOf(page)
   if (followers.next !== null && followers.next === state.next)
     throw new FatalError(
-      'the platform returned the same page of followers twice. Run the command again later.',
+      'LINE returned the same page of followers twice. Run the command again later.',
     )
   return storePage(database, account, state, followers, atMs, onImported)
 }
@@ -84,9 +84,9 @@ function followersOf(page: PlatformResult<FollowersPage>): FollowersPage {
     throw new AppError('platform_unavailable', { retryAfterSeconds: fault.retryAfterSeconds })
   if (fault.type === 'refused' && fault.status === 403)
     throw new FatalError(
-      'the platform lets only verified and premium accounts list their followers, and this is neither (status 403)',
+      'LINE lets only verified and premium accounts list their followers, and this is neither (status 403)',
     )
-  throw new FatalError(explainRefusal(fault, 'The platform refuses the list of followers')[1])
+  throw new FatalError(explainRefusal(fault, 'LINE refuses the list of followers')[1])
 }
 
 /**
