@@ -17,6 +17,7 @@ import { provePlans, readFleet } from '../jobs/fleet-file.ts'
 import { publicUrlFault } from '../jobs/onboard.ts'
 import { type OnboardingTally, startOnboarding } from '../jobs/onboard-accounts.ts'
 import type { Platform } from '../jobs/step.ts'
+import { counted } from '../observability/one-line.ts'
 import { constraintSentence } from '../operations/constraint-sentences.ts'
 import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
@@ -97,10 +98,12 @@ async function apply(database: Database, platform: Platform, wanted: Wanted, set
     account: account.id,
     problem: problemOf.get(account.id) ?? null,
   }))
-  printError(`verified: ${verified} of ${accounts.length} accounts, followers added: ${followersAdded}`)
+  printError(
+    `verified: ${verified} of ${counted(accounts.length, 'account')}, followers added: ${followersAdded}`,
+  )
   const more = problemCount - problems.length
   if (more > 0)
-    printError(`oa-audience: ${more} more accounts have a problem. Run "oa-audience fleet" to see them.`)
+    printError(`oa-audience: further accounts with a problem: ${more}. Run "oa-audience fleet" to see them.`)
   if (problemCount > 0) io.exitCode = 1
   return rows
 }
@@ -112,7 +115,7 @@ const preview = async (database: Database, wanted: Wanted) =>
 async function storeAll(database: Database, { lineApi }: Platform, wanted: Wanted, setsWebhook: boolean) {
   const actor = commandActor()
   const unproven = await provePlans(lineApi, await planAccounts(database, actor, wanted.accounts, wanted))
-  if (unproven > 0) printError(`oa-audience: warning: ${unproven} accounts: ${UNPROVEN}`)
+  if (unproven > 0) printError(`oa-audience: warning: ${counted(unproven, 'account')}: ${UNPROVEN}`)
   try {
     const start = (transaction: Queryable, stored: AppliedAccount[]) =>
       startOnboarding(transaction, actor, stored, setsWebhook)

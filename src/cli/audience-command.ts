@@ -81,7 +81,7 @@ function tallyOf(file: string, job: JobSummary | null) {
   const { changed = 0, replaced = 0, unchanged = 0, refused = 0, refusals = [] } = tally
   const shown = refusals.slice(0, REFUSALS_SHOWN)
   for (const { line, reason } of shown) printError(`oa-audience: line ${line}: ${reason}`)
-  if (refused > shown.length) printError(`oa-audience: ${refused - shown.length} more entries were refused`)
+  if (refused > shown.length) printError(`oa-audience: further refused entries: ${refused - shown.length}`)
   if (job?.status !== 'done') {
     const reason = REASONS[job?.reason ?? ''] ?? job?.reason ?? 'the job was deleted'
     const place = reason.replace(/^the file\b/, file).replace(/\.$/, '')

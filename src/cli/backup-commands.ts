@@ -120,7 +120,7 @@ function printRevived({ revived, unreadable }: Pick<Restored, 'revived' | 'unrea
   for (const { command, revokedAt } of revived) print(`   ${command}   # ${revokedAt}`)
   if (revived.length === 0) print('   (ERASURE_LEDGER has none)')
   if (unreadable > 0)
-    print(`   ${unreadable} lines of ERASURE_LEDGER could not be read, so the list may not be complete.`)
+    print(`   Lines of ERASURE_LEDGER that could not be read: ${unreadable}. The list may not be complete.`)
 }
 
 const secondsSince = (startedMs: number) => Number(((performance.now() - startedMs) / 1000).toFixed(1))

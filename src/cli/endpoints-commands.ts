@@ -6,6 +6,7 @@ import { RATE_DEFAULT, RATE_MAX } from '../endpoints/replays.ts'
 import type { Rehearsal } from '../endpoints/repliers.ts'
 import type { TestDelivery } from '../endpoints/test-delivery.ts'
 import { age } from '../http/times.ts'
+import { counted } from '../observability/one-line.ts'
 import { REHEARSED } from '../operations/endpoint-fields.ts'
 import { ENDPOINTS } from '../operations/endpoints.ts'
 import type { Outcome } from '../operations/operation.ts'
@@ -64,7 +65,8 @@ function deliveriesCommand(group: CliCommand): void {
 function deliveryRow(delivery: DeliverySummary): Printable {
   const { id, status, type, memberId, events, isReplay, attempts, createdAt, dueAt, lastStatus, lastAnswer } =
     delivery
-  const content = type === null ? `${events} events` : memberId === null ? type : `${type} ${memberId}`
+  const content =
+    type === null ? counted(Number(events), 'event') : memberId === null ? type : `${type} ${memberId}`
   return {
     id,
     status,
@@ -160,7 +162,7 @@ function rehearseCommand(group: CliCommand): void {
     },
     ({ members, moves }) => {
       printMany(moves.map(({ people, from, to }) => ({ people, 'from endpoint': from, 'to endpoint': to })))
-      print(`${members} members were examined.`)
+      print(`Members examined: ${members}.`)
     },
   )
 }

@@ -9,6 +9,7 @@ import { FatalError } from '../errors.ts'
 import type { EventPage, ListedEvent } from '../intake/list-events.ts'
 import { APPLIED } from '../intake/retry-events.ts'
 import { findFailedEventIds, type RetryOutcome, recordRetry, retryEvents } from '../intake/stored-events.ts'
+import { counted } from '../observability/one-line.ts'
 import { EVENTS } from '../operations/events.ts'
 import { commandActor } from '../operators/actor.ts'
 import type { Database } from '../postgres/database.ts'
@@ -85,7 +86,7 @@ async function exportEvents(database: Database, { account: id, output, ...given 
   const events = await writeParts(eventLines(database.reads.streams(), id, range), output, 'events')
   const to = isoTime(range.toUs)
   if (output !== undefined) return { events, to }
-  printError(`oa-audience: ${events} events before ${to}.`)
+  printError(`oa-audience: ${counted(events, 'event')} before ${to}.`)
   return undefined
 }
 

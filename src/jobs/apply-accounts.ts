@@ -33,7 +33,7 @@ export class RefusedFile extends FatalError {
       const place = column === null ? '' : `, column ${column}`
       return `line ${line}${place}: ${message}`
     })
-    if (more > 0) shown.push(`${more} more faults are not shown.`)
+    if (more > 0) shown.push(`Further faults, not shown: ${more}.`)
     super([...shown, 'Nothing was changed.'].join('\n'))
     this.faults = faults
   }

@@ -9,6 +9,7 @@ import { type IdPosition, readIds } from '../audience/list-pages.ts'
 import { AppError } from '../errors.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import type { AccountId } from '../ids.ts'
+import { counted } from '../observability/one-line.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Job } from './job.ts'
 
@@ -54,7 +55,7 @@ export interface Counted {
 export function requireExpected({ count, expected }: Counted): void {
   if (Math.abs(count - expected) <= Math.floor(expected * COUNT_TOLERANCE)) return
   throw new AppError('count_changed', {
-    message: `The filter matches ${count} members now, not ${expected}. Check the number and confirm again.`,
+    message: `The filter matches ${counted(count, 'member')} now, not ${expected}. Check the number and confirm again.`,
   })
 }
 

@@ -1,5 +1,8 @@
 /** Text of tenants, of people and of their servers, as one line of a message, of a label or of a result. */
 
+/** `1 event`, `2 events`. @param one ends in its plural with an s */
+export const counted = (count: number, one: string): string => `${count} ${one}${count === 1 ? '' : 's'}`
+
 /** Removes what changes lines or the direction of text, and cuts the text to a number of characters. */
 export function oneLine(text: string, max: number): string {
   const line = text

@@ -1,5 +1,6 @@
 /** Encrypts the stored secrets under the first key of SECRETS_KEYS, or reports how they are encrypted. */
 import { FatalError, type Finding, finding } from '../errors.ts'
+import { counted } from '../observability/one-line.ts'
 import { recordActivity } from '../operators/activity.ts'
 import type { Actor } from '../operators/actor.ts'
 import type { Queryable, Transactions } from '../postgres/statement.ts'
@@ -26,7 +27,7 @@ export async function rotateSecrets(
   )
   if (unchangedRows > 0)
     throw new FatalError(
-      `${unchangedRows} rows were not changed: another program has locked them, or PostgreSQL refuses the change. Run the command again.`,
+      `${counted(unchangedRows, 'row')} not changed: another program has locked them, or PostgreSQL refuses the change. Run the command again.`,
     )
   return { values, unreadable }
 }
@@ -45,10 +46,10 @@ export async function examineEncryption(database: Queryable): Promise<Finding[]>
     findings.push(finding.error(check, message))
   }
   if (firstKeyId === null) {
-    const message = `SECRETS_KEYS is not set, so ${plain} secrets are plain text in the database and its backups; see docs/operate/secrets.md`
+    const message = `SECRETS_KEYS is not set, so secrets are plain text in the database and its backups; see docs/operate/secrets.md`
     findings.push(finding.ok(check, message))
   } else if (plain > 0) {
-    const message = `${plain} secrets are plain text; the service encrypts them within a minute, if it runs with SECRETS_KEYS`
+    const message = `${counted(plain, 'secret')} in plain text; the service encrypts them within a minute, if it runs with SECRETS_KEYS`
     findings.push(finding.warning(check, message))
   }
   if (firstKeyId !== null && old > unreadable.length)

@@ -179,7 +179,7 @@ it('a backup has no platform secret in plain text, not even one that was encrypt
   await server.release()
   const warned = await run(['backup', join(temporaryDirectory(), 'backup')], env)
   expect(warned.stderr).toMatch(
-    /^oa-audience: 40 rows contain secrets in plain text\. Run "oa-audience secrets rotate"/m,
+    /^oa-audience: Rows with secrets in plain text: 40\. Run "oa-audience secrets rotate"/m,
   )
 })
 

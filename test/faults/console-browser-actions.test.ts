@@ -167,19 +167,19 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
     await opened.service.deliver(opened.loaded.tenant, [lineEvent('postback', first)])
     await rows.filter({ hasText: first }).waitFor()
     await page.getByLabel('Kind').selectOption('follow')
-    await rows.filter({ hasText: 'postback' }).first().waitFor({ state: 'detached' })
+    await rows.filter({ hasText: 'Button or menu tapped' }).first().waitFor({ state: 'detached' })
     await opened.service.deliver(opened.loaded.tenant, [
       lineEvent('postback', second),
       lineEvent('follow', second),
     ])
     await rows.filter({ hasText: second }).waitFor()
-    expect(await rows.filter({ hasText: 'postback' }).count()).toBe(0)
+    expect(await rows.filter({ hasText: 'Button or menu tapped' }).count()).toBe(0)
     await button(page, 'Follow').click()
     await page.getByLabel('Kind').selectOption('')
     await page.getByLabel('User id').fill(first)
     await page.keyboard.press('Enter')
     await rows.nth(1).waitFor({ state: 'detached' })
-    expect(await rows.innerText()).toContain('postback')
+    expect(await rows.innerText()).toContain('Button or menu tapped')
   })
 
   it('sets an event aside with a reason, and takes that back', async () => {

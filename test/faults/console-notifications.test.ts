@@ -137,7 +137,7 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
     const sent = receiver.received.flatMap(({ body }) => JSON.parse(body).events)
     expect(sent).toHaveLength(EVENTS)
     await dialog.getByRole('link', { name: 'Replay past events' }).click()
-    await page.getByRole('link', { name: String(endpoint), exact: true }).waitFor()
+    await page.getByRole('link', { name: 'Tool', exact: true }).waitFor()
   })
 
   it('sends the present state of members that match again', async () => {

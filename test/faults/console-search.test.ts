@@ -69,7 +69,7 @@ describe.runIf(canRunChromium('the search of the console is'))('an operator who 
     await page.getByRole('link', { name: 'Find the event' }).click()
     const row = page.getByRole('table').getByRole('row').nth(1)
     await row.waitFor()
-    expect(await row.textContent()).toContain('U1')
+    expect(await row.textContent()).toContain('สมชาย')
     await row.getByRole('link', { name: 'message' }).click()
     await page.getByText('webhookEventId').waitFor()
   })

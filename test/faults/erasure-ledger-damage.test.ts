@@ -102,7 +102,7 @@ it('one damaged byte in the middle of an old file does not keep a reapply from a
   const { status, stderr } = await erasures('reapply')
   expect([status, stderr.slice(stderr.indexOf('oa-audience: '))]).toEqual([
     1,
-    `oa-audience: ${path}, line 51 is not a line of an erasure ledger. The other 99 lines are applied. Restore the file from a copy, ` +
+    `oa-audience: ${path}, line 51 is not a line of an erasure ledger. All other lines are applied. Restore the file from a copy, ` +
       'or remove the lines if their erasures are not needed. Then run the command again.\n',
   ])
   expect(await membersOf(tenant)).toBe(1)
@@ -124,7 +124,7 @@ it('one damaged byte in the middle of an old file does not prevent a start of a 
   expect((await erasures('status')).json).toMatchObject({ ledger: 9, lost: 1, unreadable: 1, unknown: 0 })
   expect(await doctor()).toEqual([
     expect.stringMatching(/^error: \S+, line 6 is not a line of an erasure ledger\. Restore the file/),
-    expect.stringMatching(/^warning: ERASURE_LEDGER \S+ lacks 1 erasures that were recorded/),
+    expect.stringMatching(/^warning: ERASURE_LEDGER \S+ lacks 1 recorded erasure/),
   ])
   await load(database, 'update erased_person set in_ledger = false')
   await write()

@@ -186,12 +186,12 @@ it('doctor reports a ledger that is not set, has gaps, is ahead of the database,
   )
   expect(await found(env)).toBe('ok: ERASURE_LEDGER has every erasure')
   await load(database, 'update erased_person set in_ledger = false where member_id is null')
-  expect(await found(env)).toMatch(/^warning: 1 erasures are not in ERASURE_LEDGER yet\./)
+  expect(await found(env)).toMatch(/^warning: 1 erasure not in ERASURE_LEDGER yet\./)
   expect(await found(backup.env)).toMatch(
     /^error: the database lacks 4 erasures of .*"oa-audience erasures reapply"\.$/,
   )
   expect(await found(backup.env, temporaryDirectory())).toMatch(
-    /^warning: ERASURE_LEDGER \S+ lacks 1 erasures that were recorded\. Check the path/,
+    /^warning: ERASURE_LEDGER \S+ lacks 1 recorded erasure\. Check the path/,
   )
   expect(await found(env, `${directory}/missing`)).toMatch(/^error: ERASURE_LEDGER .* cannot be used/)
 })

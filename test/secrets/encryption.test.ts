@@ -161,7 +161,7 @@ it('a rotation waits for rows that another program has locked, fails with one li
   await plain.transaction(async (transaction) => {
     await transaction.query('select from official_account where id = $1 for update', [tenant.accountId])
     await expect(rotateSecrets(rotating, commandActor())).rejects.toThrow(
-      /^1 rows were not changed: .* Run the command again\.$/,
+      /^1 row not changed: .* Run the command again\.$/,
     )
   })
   expect(await valuesByKey(rotating)).toEqual({ '2026a': 1, '2027a': 1 })

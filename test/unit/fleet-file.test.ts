@@ -78,7 +78,7 @@ it.each([
 it('a file is refused with the first 20 of many faults', async () => {
   const faults = await faultsOf([HEADER, ...Array(200).fill(`1,x,y,${SECRET},t`)].join('\n'))
   expect(faults).toHaveLength(22)
-  expect(faults.at(-2)).toBe('180 more faults are not shown.')
+  expect(faults.at(-2)).toBe('Further faults, not shown: 180.')
 })
 
 it('a file is refused if it does not exist', async () => {

@@ -12,7 +12,7 @@ import { CopyButton, Payload, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { describeFailure } from '../texts/service.ts'
-import { fill, useLocalized } from '../texts.ts'
+import { fill, stateIn, useLocalized } from '../texts.ts'
 import { APPLIED, EventStatus, SetAside } from './events.tsx'
 
 type Shown = Result<'event.show'>
@@ -90,8 +90,8 @@ function Details({ event, deliveries }: Shown) {
               </Link>,
             ],
             [t.events.person, event.userId && <PersonLink key="p" {...event} />],
-            [t.events.source, event.source],
-            [t.events.kind, event.kind],
+            [t.events.source, stateIn(t.events.sources, event.source)],
+            [t.events.kind, stateIn(t.eventKinds.line, event.kind)],
             [t.events.occurred, dateTime(event.occurredAt)],
             [t.events.received, dateTime(event.receivedAt)],
             [t.common.status, <EventStatus key="s" event={event} />],

@@ -16,7 +16,7 @@ import { Time } from '../parts/values.tsx'
 import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { describeFailure } from '../texts/service.ts'
-import { useLocalized } from '../texts.ts'
+import { stateIn, useLocalized } from '../texts.ts'
 
 type Event = Json<ListedEvent>
 
@@ -36,7 +36,7 @@ const KINDS = [
   'memberJoined',
   'memberLeft',
   'unsend',
-]
+] as const
 
 export function EventsPage() {
   const { t } = useLocalized()
@@ -104,7 +104,7 @@ function Filters({ query, status }: { query: URLSearchParams; status: string | n
         name="kind"
         label={t.events.kind}
         value={query.get('kind')}
-        options={[['', t.events.anyKind], ...KINDS.map((kind) => [kind, kind] as const)]}
+        options={[['', t.events.anyKind], ...KINDS.map((kind) => [kind, t.eventKinds.line[kind]] as const)]}
       />
       <TextFilter name="user" label={t.audience.userId} value={query.get('user')} />
       <TextFilter name="key" label={t.events.key} value={query.get('key')} />
@@ -146,7 +146,8 @@ function EventTable({ events }: { events: Event[] }) {
           t.events.event,
           ({ id, kind, source, accountName }) => (
             <>
-              <Link href={`/events/${id}`}>{kind}</Link> <span class="tag">{source}</span>
+              <Link href={`/events/${id}`}>{stateIn(t.eventKinds.line, kind)}</Link>{' '}
+              <span class="tag">{stateIn(t.events.sources, source)}</span>
               <div class="sub narrow-only">{accountName}</div>
             </>
           ),

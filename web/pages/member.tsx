@@ -20,7 +20,7 @@ import { Avatar, CopyButton, Count, Payload, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
 import { cameFrom, describeChanges, describeEffect } from '../texts/service.ts'
-import { fill, useLocalized } from '../texts.ts'
+import { fill, stateIn, useLocalized } from '../texts.ts'
 import { Relationship, Tags } from './audience.tsx'
 
 interface MemberProps {
@@ -194,8 +194,8 @@ function Timeline({ account, user }: MemberProps) {
                     <b>{t.member.edit}</b>
                   ) : (
                     <>
-                      <Link href={`/events/${entry.eventId}`}>{entry.kind}</Link>
-                      <span class="tag">{entry.source}</span>
+                      <Link href={`/events/${entry.eventId}`}>{stateIn(t.eventKinds.line, entry.kind)}</Link>
+                      <span class="tag">{stateIn(t.events.sources, entry.source)}</span>
                     </>
                   )}
                   <span class="effect">{describeEffect(t, entry.effect)}</span>

@@ -13,6 +13,7 @@ import { ActionFailure, Loaded } from '../parts/states.tsx'
 import { Payload, Time } from '../parts/values.tsx'
 import { Link, navigate } from '../router.tsx'
 import { useRole } from '../session.ts'
+import { describeFailure } from '../texts/service.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { ChannelResponse, ChannelState } from './notifications.tsx'
 
@@ -142,7 +143,9 @@ function TestOutcome({
     <>
       <p class="response" role="status">
         <ResponseTag wasAccepted={wasAccepted} status={status}>
-          {[wasAccepted ? t.notifications.accepted : reason, duration].filter(Boolean).join(' · ')}
+          {[wasAccepted ? t.notifications.accepted : describeFailure(t, reason ?? ''), duration]
+            .filter(Boolean)
+            .join(' · ')}
         </ResponseTag>
       </p>
       <Payload text={result.text} isShort />

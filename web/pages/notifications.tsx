@@ -9,6 +9,7 @@ import { Table } from '../parts/table.tsx'
 import { Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
+import { describeFailure } from '../texts/service.ts'
 import { fill, stateIn, useLocalized } from '../texts.ts'
 
 type Channel = Result<'channel.list'>['channels'][number]
@@ -86,7 +87,7 @@ export function ChannelResponse({ channel: { lastResponse } }: { channel: Channe
   return (
     <span class="response">
       <ResponseTag wasAccepted={wasAccepted} status={status}>
-        {!wasAccepted && <span>{reason} </span>}
+        {!wasAccepted && <span>{describeFailure(t, reason)} </span>}
         <Time at={at} />
       </ResponseTag>
     </span>

@@ -3,6 +3,7 @@ import type { ObjectKind } from '../../src/operators/activity.ts'
 import type { Activity } from '../../src/operators/list-activity.ts'
 import { type Json, queryOf } from '../api.ts'
 import { Link } from '../router.tsx'
+import { describeFailure } from '../texts/service.ts'
 import { fill, stateIn, type Texts, useLocalized } from '../texts.ts'
 import { Time } from './values.tsx'
 
@@ -104,14 +105,15 @@ export function objectHref(kind: string, id: string | null, account: string | nu
 export function ChangeList({ changes }: { changes: Record<string, unknown> }) {
   const { t } = useLocalized()
   // The sentence has the kind of a job already.
-  const wordsOf = (field: string): Record<string, string> =>
-    field === 'role'
-      ? t.operators.roles
-      : field === 'problem'
-        ? t.reasons
-        : field === 'failed'
-          ? t.checkNames
-          : {}
+  const words: Record<string, Record<string, string>> = {
+    role: t.operators.roles,
+    problem: t.reasons,
+    failed: t.checkNames,
+    change: t.many.parameters,
+    status: { ...t.endpoints.states, ...t.clients.states },
+    failure: { [String(changes.failure)]: describeFailure(t, String(changes.failure)) },
+  }
+  const wordsOf = (field: string) => words[field] ?? {}
   const entries = Object.entries(changes).filter(([field]) => field !== 'kind')
   if (entries.length === 0) return null
   return (

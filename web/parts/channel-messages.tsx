@@ -3,6 +3,7 @@ import type { ChannelSummary } from '../../src/watch/notifications/channels.ts'
 import type { Json } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { type Item, useItems } from '../operations.ts'
+import { describeFailure } from '../texts/service.ts'
 import { fill, stateIn, useLocalized } from '../texts.ts'
 import { Panel } from './page.tsx'
 import { ListView } from './states.tsx'
@@ -62,7 +63,9 @@ function MessageItem({ message, channel, isOpen }: { message: Message; channel: 
 function MessageState({ message, channel }: { message: Message; channel: Channel }) {
   const { t, dateTime } = useLocalized()
   const { sentAt, failedAt, dueAt, attempts, status, answer } = message
-  const response = [status, answer === 'expired' ? t.notifications.expired : answer].filter(Boolean).join(' ')
+  const response = [status, answer === 'expired' ? t.notifications.expired : describeFailure(t, answer ?? '')]
+    .filter(Boolean)
+    .join(' ')
   if (sentAt !== null) {
     return (
       <>

@@ -20,14 +20,16 @@ function translate<T extends Record<string, string>>(from: T, to: T, sentence: s
   return key === undefined ? undefined : to[key]
 }
 
-/** Why an event could not be applied. The service stores an English sentence, which is also the filter of the list. */
+/** Why an event failed, or why there is no response. The service stores an English sentence, which is also the filter of events. */
 export function describeFailure(texts: Texts, failure: string): string {
-  for (const [kind, template] of Object.entries(english.eventFailures)) {
+  const translated: Record<string, string> = { ...texts.eventFailures, ...texts.attemptFailures }
+  const templates = { ...english.eventFailures, ...english.attemptFailures }
+  for (const [kind, template] of Object.entries(templates)) {
     const [before = '', after] = template.split('{fact}')
     const isKind =
       after === undefined ? failure === before : failure.startsWith(before) && failure.endsWith(after)
     const fact = failure.slice(before.length, failure.length - (after ?? '').length)
-    if (isKind) return fill(texts.eventFailures[kind as keyof Texts['eventFailures']], { fact })
+    if (isKind) return fill(translated[kind] ?? failure, { fact })
   }
   return failure
 }

@@ -1,5 +1,6 @@
 /** Compares the erasure ledger with the database. A restored backup lacks the erasures since the backup. */
 import { FatalError, type Finding, finding } from '../../errors.ts'
+import { counted } from '../../observability/one-line.ts'
 import { int8Array, textArray, timestamptzArray } from '../../postgres/binary-array.ts'
 import type { Database } from '../../postgres/database.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
@@ -146,18 +147,19 @@ export async function examineLedger(database: Database, directory: string): Prom
     await requireLedger(directory)
     const damage = new LedgerDamage()
     const { lost, unknown, notRecorded, mustReapply } = await readLedgerStatus(database, directory, damage)
-    const lacks = unknown > 0 ? `the database lacks ${unknown} erasures of ERASURE_LEDGER` : RESTORED
+    const lacks =
+      unknown > 0 ? `the database lacks ${counted(unknown, 'erasure')} of ERASURE_LEDGER` : RESTORED
     if (mustReapply) error(`${lacks}. Run "oa-audience erasures reapply".`)
     if (damage.unreadable > 0)
       error(`${describeDamage(damage)} Restore the file from a copy. ${RECORD_AGAIN} Then delete it.`)
     if (lost > 0)
       warn(
-        `ERASURE_LEDGER ${directory} lacks ${lost} erasures that were recorded. Check the path and the volume, and whether another ` +
+        `ERASURE_LEDGER ${directory} lacks ${counted(lost, 'recorded erasure')}. Check the path and the volume, and whether another ` +
           `machine has them in a directory of its own. Otherwise, restore the files from a copy. ${RECORD_AGAIN}`,
       )
     if (notRecorded > 0)
       warn(
-        `${notRecorded} erasures are not in ERASURE_LEDGER yet. A running service records them within a minute.`,
+        `${counted(notRecorded, 'erasure')} not in ERASURE_LEDGER yet. A running service records them within a minute.`,
       )
   } catch (failure) {
     if (!(failure instanceof FatalError)) throw failure

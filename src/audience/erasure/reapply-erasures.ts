@@ -62,7 +62,7 @@ export async function reapplyLedger(database: Database, actor: Actor, directory:
   })
   if (damage.unreadable === 0) return reapplied
   throw new FatalError(
-    `${describeDamage(damage)} The other ${reapplied.lines} lines are applied. Restore the file from a copy, or remove the lines if ` +
+    `${describeDamage(damage)} All other lines are applied. Restore the file from a copy, or remove the lines if ` +
       'their erasures are not needed. Then run the command again.',
   )
 }

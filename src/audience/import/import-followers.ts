@@ -58,9 +58,7 @@ export async function importNextFollowers(
     await database.query(storeState, [account.id, JSON.stringify(FROM_THE_START)])
   const followers = followersOf(page)
   if (followers.next !== null && followers.next === state.next)
-    throw new FatalError(
-      'LINE returned the same page of followers twice. Run the command again later.',
-    )
+    throw new FatalError('LINE returned the same page of followers twice. Run the command again later.')
   return storePage(database, account, state, followers, atMs, onImported)
 }
 

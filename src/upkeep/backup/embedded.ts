@@ -100,7 +100,7 @@ async function prepare(session: Queryable, warn: (text: string) => void) {
   if (session.secretKeys.currentId !== null) {
     const rows = await countPlainRows(session)
     if (rows > 0)
-      warn(`${rows} rows contain secrets in plain text. Run "oa-audience secrets rotate" before the backup.`)
+      warn(`Rows with secrets in plain text: ${rows}. Run "oa-audience secrets rotate" before the backup.`)
     for (const rewrite of REWRITES) await session.query(rewrite)
   }
   await session.query(leaveRecycledSegments)
