@@ -19,6 +19,28 @@ it('docs/errors.md has one row for each error, with its status and message', () 
   expect(rows.toSorted()).toEqual([...expected].sort())
 })
 
+it('docs/errors.md has the more specific messages of errors', () => {
+  const text = read('docs/errors.md')
+  const source = new URL('../../src', import.meta.url)
+  const files = readdirSync(source, { recursive: true, encoding: 'utf8' }).filter((name) =>
+    name.endsWith('.ts'),
+  )
+  const messages = files.flatMap((file) =>
+    [...read(`src/${file}`).matchAll(/new AppError\(\s*'\w+',\s*\{\s*message:\s*(['`])(.*?)\1/gs)].map(
+      ([, , message = '']) => message.replace(/\$\{.*?\}/g, 'N'),
+    ),
+  )
+  expect(messages.length).toBeGreaterThan(20)
+  expect(messages.filter((message) => !text.includes(message))).toEqual([])
+})
+
+it('docs/dependencies.md names each package that is shipped', () => {
+  const text = read('docs/dependencies.md')
+  const { dependencies } = JSON.parse(read('package.json')) as { dependencies: Record<string, string> }
+  const unnamed = Object.keys(dependencies).filter((name) => !text.includes(name.split('/').at(-1) as string))
+  expect(unnamed).toEqual([])
+})
+
 it.each([
   ['docs/errors.md', [ErrorEnvelopeSchema]],
   ['docs/api.md', [MemberSchema, VerificationSchema]],
