@@ -103,6 +103,37 @@ it('docs/verify.md names checks and reasons that exist, and each of them', () =>
   expect([...new Set(codesIn(3)), ...others].sort()).toEqual(Object.keys(REASONS).sort())
 })
 
+/** A measurement: the first release with what was measured, the date, and the commit. */
+const MEASURED = /(\d+\.\d+)\.\d+,\s\d{4}-\d\d-\d\d,\s[0-9a-f]{8}/g
+const FIGURE = /\d ?(?:\/s\b|µs|ms\b)|\d \w+ (?:per|a) second\b/
+
+it.each(['README.md', 'bench/README.md', 'bench/soak/README.md', 'docs/comparison.md'])(
+  '%s cites a measurement in each section with figures',
+  (document) => {
+    const sections = readFileSync(`${ROOT}/${document}`, 'utf8').split(/^## /m)
+    const uncited = sections.filter((section) => FIGURE.test(section) && !section.match(MEASURED))
+    // A refused change is not measured again.
+    expect(uncited.map((section) => section.split('\n')[0])).toEqual(
+      document === 'bench/README.md' ? ['What was refused'] : [],
+    )
+  },
+)
+
+it('no document cites a measurement that is older than two releases', () => {
+  const { version } = JSON.parse(readFileSync(`${ROOT}/package.json`, 'utf8')) as { version: string }
+  const changelog = readFileSync(`${ROOT}/CHANGELOG.md`, 'utf8')
+  const released = [...changelog.matchAll(/^## \[(\d+\.\d+)\.\d+\]/gm)].map(([, minor]) => minor as string)
+  const minors = [...new Set([version.split('.', 2).join('.'), ...released])]
+  const cited = documents.flatMap((document) =>
+    [...readFileSync(`${ROOT}/${document}`, 'utf8').matchAll(MEASURED)].map(([text, minor = '']) => ({
+      where: `${document}: ${text}`,
+      isOld: minors.indexOf(minor) > 2,
+    })),
+  )
+  expect(cited.length).toBeGreaterThan(20)
+  expect(cited.filter(({ isOld }) => isOld).map(({ where }) => where)).toEqual([])
+})
+
 // A decision explains what the forbidden form does.
 const instructions = documents.filter((document) => !document.startsWith('docs/decisions/'))
 
