@@ -13,6 +13,7 @@ import { startApp } from '../support/service.ts'
 const FIXTURES = new URL('../fixtures/', import.meta.url)
 const files = readdirSync(FIXTURES).filter((name) => name.endsWith('.sql'))
 const known = readMigrations()
+const upgrading = readFileSync('docs/upgrading.md', 'utf8')
 
 /** A running job of a kind that only 0.3.0 had. */
 const RESUMPTION = `insert into job (kind, actor_kind, actor, parameters) values ('endpoint.resume', 'command', 'command', '{}');`
@@ -48,7 +49,13 @@ describe.each(files)('a database of %s', async (file) => {
     await database.session((session) =>
       session.query(`set session_replication_role = replica;\n${sql}\n${RESUMPTION}`),
     )
+    const [planned = ''] = /select format\([^\\]+/.exec(upgrading) ?? []
+    const byHand = file === '0.3.0.sql' ? await load<{ format: string }>(database, planned) : []
+    for (const { format } of byHand) await load(database, format)
     await migrate(database)
+    // The upgrade uses the indexes that docs/upgrading.md creates before, and makes no others.
+    const indexes = `select from pg_class where relkind = 'i' and pg_get_indexdef(oid) like '%unfollow%'`
+    if (file === '0.3.0.sql') expect(await load(database, indexes)).toHaveLength(byHand.length)
     database.markReady()
     // As a process of 0.3.0 beside this one.
     await load(database, KEEP)
