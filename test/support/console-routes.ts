@@ -187,6 +187,8 @@ const REFUSED: Record<string, RouteAccess['foreign']> = {
   'channel.add': 400,
   'job.verify-accounts': 400,
   'job.mute-accounts': 400,
+  'job.unmute-accounts': 400,
+  'job.change-endpoints': 400,
   'job.add-endpoints': 400,
 }
 

@@ -27,7 +27,8 @@ it('docs/errors.md has the more specific messages of errors', () => {
   )
   const messages = files.flatMap((file) =>
     [...read(`src/${file}`).matchAll(/new AppError\(\s*'\w+',\s*\{\s*message:\s*(['`])(.*?)\1/gs)].map(
-      ([, , message = '']) => message.replace(/\$\{.*?\}/g, 'N'),
+      ([, , message = '']) =>
+        message.replace(/\$\{counted\(.*?'(\w+)'\)\}/g, 'N $1s').replace(/\$\{.*?\}/g, 'N'),
     ),
   )
   expect(messages.length).toBeGreaterThan(20)
