@@ -71,12 +71,21 @@ async function* inUtf8(bytes: AsyncIterable<Buffer>, encoding: string): AsyncGen
   yield decode()
 }
 
+const NOUNS =
+  'accounts activity audience clients endpoints erasures events jobs keys links members notifications operators organizations'
+const VERBS =
+  'backup demo doctor fleet health migrate prove report restore secrets segments serve setup simulate'
+const COMMAND = new RegExp(`\\boa-audience (?=(${`${NOUNS} ${VERBS}`.replaceAll(' ', '|')})\\b)`, 'g')
+
+/** Commands in messages. A program that npm runs, such as in a checkout, is not on the PATH of a shell. */
+const asCalled = (text: string) => (io.env.npm_command ? text.replaceAll(COMMAND, 'npx --no $&') : text)
+
 export function print(text = ''): void {
-  io.stdout.write(`${text}\n`)
+  io.stdout.write(`${asCalled(text)}\n`)
 }
 
 export function printError(text: string): void {
-  io.stderr.write(`${text}\n`)
+  io.stderr.write(`${asCalled(text)}\n`)
 }
 
 export type Printable = Record<string, unknown>

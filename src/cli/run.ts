@@ -123,7 +123,7 @@ function doctorCommand(program: CliCommand): void {
   program
     .command('doctor')
     .description(
-      'check configuration, database, Redis, platform, clocks, accounts, endpoints and PUBLIC_URL; exits with 1 if one has an error',
+      'check configuration, database, Redis, LINE, clocks, accounts, endpoints and PUBLIC_URL; exits with 1 if one has an error',
     )
     .prints(async () => {
       const { examineSystem } = await import('../watch/system-health.ts')
