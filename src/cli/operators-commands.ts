@@ -8,6 +8,7 @@ import { ALL_ORGANIZATIONS } from '../operators/actor.ts'
 import {
   type Activity,
   type ActivityFilter,
+  ALL_ACTIVITY,
   exportActivity,
   listActivity,
 } from '../operators/list-activity.ts'
@@ -82,6 +83,7 @@ function withFilter(command: CliCommand): CliCommand {
 }
 
 const filterOf = ({ account, operator, action, since, until }: FilterOptions): ActivityFilter => ({
+  ...ALL_ACTIVITY,
   accountId: account ?? null,
   operatorId: operator ?? null,
   action: action ?? null,

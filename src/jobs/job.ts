@@ -152,7 +152,10 @@ export async function startJob(
     REPLAY_KINDS,
   ])
   if (added === undefined) throw new AppError('too_many_jobs', { retryAfterSeconds: RETRY_AFTER_SECONDS })
-  if (activity !== null) await recordActivity(transaction, actor, { organizationId, accountId, ...activity })
+  if (activity !== null) {
+    const object = activity.object.kind === 'job' ? { kind: 'job' as const, id: added.id } : activity.object
+    await recordActivity(transaction, actor, { organizationId, accountId, ...activity, object })
+  }
   return added.id
 }
 

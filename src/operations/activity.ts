@@ -12,6 +12,7 @@ const { list } = operationsOf({ ...ACCOUNT, word: 'activity', plural: 'activity'
 
 const Time = Type.Optional(ShortText)
 export const ACTIVITY_FILTER = {
+  actor: Type.Optional(Type.Enum(['operator', 'token', 'command', 'service'])),
   operator: Type.Optional(Id('only what this operator did')),
   account: Type.Optional(Id('only what was done with this account')),
   action: Type.Optional(ShortText),
@@ -20,8 +21,9 @@ export const ACTIVITY_FILTER = {
 }
 
 export function activityFilter(given: InputOf<typeof ACTIVITY_FILTER>): ActivityFilter {
-  const { operator = null, account = null, action = null, from, to } = given
+  const { actor = null, operator = null, account = null, action = null, from, to } = given
   return {
+    actorKind: actor,
     operatorId: operator,
     accountId: account,
     action,

@@ -20,7 +20,7 @@ export type Activity = {
   accountName: string | null
   objectKind: ObjectKind
   objectId: string | null
-  /** of a key, that of its client; null: it was removed, has no name, or the row is of an export and about a member */
+  /** of a key, that of its client; of a job, its kind; null: it was removed, has no name, or the row is of an export and about a member */
   objectName: string | null
   changes: Changes
   requestId: string | null
@@ -52,6 +52,7 @@ const NAMES = `left join lateral (select name from organization where id = l.org
                  when 'key' then (select coalesce(c.name, c.client_id) from api_client c join api_key k on k.api_client_id = c.id
                                    where k.id = l.object_id::bigint)
                  when 'operator' then (select coalesce(name, email) from operator where id = l.object_id::bigint)
+                 when 'job' then (select kind from job where id = l.object_id::bigint)
                  when 'notification_channel' then (select name from notification_channel where id = l.object_id::bigint)
                end as name offset 0) n on true`
 
@@ -64,19 +65,20 @@ const listWhere = (name: string, condition: string) => statement(name)`
       ${NAMES}
      order by l.id desc`
 
-/** $4 action text, or its beginning; $5 and $6 from and to timestamptz; null: any */
+/** $4 action text, or its beginning; $5 and $6 from and to timestamptz; $7 kind of actor text; null: any */
 const MATCHES = `($4::text is null or action like $4 || '%')
-               and ($5::timestamptz is null or occurred_at >= $5) and ($6::timestamptz is null or occurred_at < $6)`
+               and ($5::timestamptz is null or occurred_at >= $5) and ($6::timestamptz is null or occurred_at < $6)
+               and ($7::text is null or actor_kind = $7)`
 
 const selectActivity = listWhere('list-activity', MATCHES)
 
-/** $7 operator id bigint */
-const selectActivityOfOperator = listWhere('list-activity-of-operator', `operator_id = $7 and ${MATCHES}`)
+/** $8 operator id bigint */
+const selectActivityOfOperator = listWhere('list-activity-of-operator', `operator_id = $8 and ${MATCHES}`)
 
-/** $7 account id bigint; $8 operator id bigint, null: any */
+/** $8 account id bigint; $9 operator id bigint, null: any */
 const selectActivityOfAccount = listWhere(
   'list-activity-of-account',
-  `channel_oa_id = $7 and ($8::bigint is null or operator_id = $8) and ${MATCHES}`,
+  `channel_oa_id = $8 and ($9::bigint is null or operator_id = $9) and ${MATCHES}`,
 )
 
 /** $4 object kind text; $5 object id text; $6 account id bigint, null: any. The ids of members are only unique in an account. */
@@ -94,6 +96,7 @@ interface ActivityPage {
 }
 
 export interface ActivityFilter {
+  actorKind: Actor['kind'] | null
   operatorId: bigint | null
   accountId: AccountId | null
   /** an action or its beginning, such as `endpoint.` */
@@ -103,6 +106,7 @@ export interface ActivityFilter {
 }
 
 export const ALL_ACTIVITY: ActivityFilter = {
+  actorKind: null,
   operatorId: null,
   accountId: null,
   action: null,
@@ -116,9 +120,9 @@ export async function listActivity(
   filter: ActivityFilter,
   { beforeId, limit }: ActivityPage,
 ): Promise<Activity[]> {
-  const { operatorId, accountId, from, to } = filter
+  const { actorKind, operatorId, accountId, from, to } = filter
   const action = filter.action?.replaceAll(/[\\%_]/g, '\\$&') ?? null
-  const values = [organizationIds, beforeId, limit, action, from, to]
+  const values = [organizationIds, beforeId, limit, action, from, to, actorKind]
   if (accountId !== null) return database.query(selectActivityOfAccount, [...values, accountId, operatorId])
   if (operatorId !== null) return database.query(selectActivityOfOperator, [...values, operatorId])
   return database.query(selectActivity, values)

@@ -95,10 +95,13 @@ it('a change of many accounts mutes chosen accounts, and says what became of eac
   })
   expect(await activityOf(all)).toEqual([c, a, b].map((account) => ({ action: 'account.muted', account })))
   const started = await database.query(
-    `select changes from activity where action = 'job.started' order by id desc limit 1`,
+    `select object_id, changes from activity where action = 'job.started' order by id desc limit 1`,
   )
   expect(started).toEqual([
-    { changes: { kind: 'accounts.change', change: 'mute', accounts: 4, until, reason: MUTE.reason } },
+    {
+      object_id: id,
+      changes: { kind: 'accounts.change', change: 'mute', accounts: 4, until, reason: MUTE.reason },
+    },
   ])
   const refused = (await operator.get(`/api/jobs/${id}/results?outcome=refused`)).json.results
   expect(refused).toMatchObject([{ id: d, outcome: 'refused' }])

@@ -217,6 +217,12 @@ it('the log is filtered by account, operator, action and time, page by page', as
   expect(await count(`account=${accountId}&operator=${owner.id}`)).toBe(0)
   expect(await count(`operator=${owner.id}`)).toBe(1)
   expect(await count('action=%25')).toBe(0)
+  for (const kind of ['operator', 'token', 'command', 'service']) {
+    const { activity } = (await owner.get(`/api/activity?actor=${kind}`)).json
+    const kinds = activity.map(({ actorKind }: { actorKind: string }) => actorKind)
+    expect(new Set(kinds)).toEqual(new Set(kinds.length > 0 ? [kind] : []))
+    expect(kinds.length > 0, kind).toBe(kind !== 'token')
+  }
   expect(await count('from=2099-01-01T00:00Z')).toBe(0)
   expect(await count('to=2000-01-01T00:00:00Z')).toBe(0)
   expect((await owner.get('/api/activity?from=yesterday')).status).toBe(400)

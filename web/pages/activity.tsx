@@ -23,6 +23,8 @@ const GROUPS = [
   'job',
 ] as const
 
+const ACTORS = ['operator', 'token', 'command', 'service'] as const
+
 /** What was done with one object. */
 export function ObjectActivityPage() {
   const { t } = useLocalized()
@@ -45,9 +47,10 @@ export function ActivityPage() {
   const { t } = useLocalized()
   const { query } = usePlace()
   const account = accountOf(query)
-  const operator = query.get('operator')
+  const who = query.get('operator')
+  const actor = ACTORS.find((kind) => kind === who)
   const action = GROUPS.find((group) => group === query.get('action')) ?? null
-  const filter = { account, operator, action, ...daysOf(query) }
+  const filter = { account, ...(actor ? { actor } : { operator: who }), action, ...daysOf(query) }
   const list = useItems('activity.list', null, filter)
   const { data } = useRead('operator.list', null)
   return (
@@ -65,9 +68,10 @@ export function ActivityPage() {
         <ChoiceFilter
           name="operator"
           label={t.activity.who}
-          value={operator}
+          value={who}
           options={[
             ['', t.common.all],
+            ...ACTORS.map((kind) => [kind, t.activity.actors[kind]] as const),
             ...(data?.operators ?? []).map(({ id, name, email }) => [id, name ?? email] as const),
           ]}
         />

@@ -10,11 +10,20 @@ import { Time } from './values.tsx'
 export type ActivityRow = Json<Activity>
 
 export function ActivityList({ rows }: { rows: ActivityRow[] }) {
+  const { t, number } = useLocalized()
   return (
     <ol class="activity">
-      {rows.map((row) => (
+      {Array.from(byChange(rows), ([row, ...others]) => (
         <li key={row.id}>
           <Sentence row={row} />
+          {others.length > 0 && (
+            <details>
+              <summary>{fill(t.member.moreAccounts, { count: number(others.length) })}</summary>
+              {others.map((other) => (
+                <Sentence key={other.id} row={other} />
+              ))}
+            </details>
+          )}
           <div class="muted">
             {row.actorName !== null && `${row.actor} · `}
             <Time at={row.occurredAt} />
@@ -24,6 +33,19 @@ export function ActivityList({ rows }: { rows: ActivityRow[] }) {
       ))}
     </ol>
   )
+}
+
+/** What one job or request did to several accounts, one after the other, is one item. The log has the request of both. */
+function byChange(rows: ActivityRow[]): Array<[ActivityRow, ...ActivityRow[]]> {
+  const groups: Array<[ActivityRow, ...ActivityRow[]]> = []
+  for (const row of rows) {
+    const group = groups.at(-1)
+    const isSame = (['requestId', 'action', 'actor'] as const).every((name) => row[name] === group?.[0][name])
+    const isOther = group?.every(({ accountId }) => accountId !== row.accountId)
+    if (group && isSame && isOther && row.requestId) group.push(row)
+    else groups.push([row])
+  }
+  return groups
 }
 
 /** Who did what to what, such as "Aiko paused the endpoint CRM of the account Tokyo Store". */
@@ -69,8 +91,8 @@ export function actorOf(
 
 /** The name of today, or else what was recorded of a removed object, or else its id. */
 function objectOf({ objectKind, objectName, objectId, changes }: ActivityRow, t: Texts): string | null {
-  if (objectName) return objectName
   if (objectKind === 'job' && typeof changes.kind === 'string') return stateIn(t.jobs.kinds, changes.kind)
+  if (objectName) return objectName
   if (objectKind === 'key') return changes.client === undefined ? null : String(changes.client)
   const recorded = Array.isArray(changes.name) ? changes.name.findLast((name) => name) : null
   return recorded ? String(recorded) : objectId
@@ -93,6 +115,8 @@ export function objectHref(kind: string, id: string | null, account: string | nu
       return `/endpoints/${id}`
     case 'client':
       return `/clients/${id}`
+    case 'job':
+      return `/settings/jobs/${id}`
     case 'notification_channel':
       return `/settings/notifications/${id}`
     case 'member':
