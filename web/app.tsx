@@ -13,8 +13,6 @@ import { EndpointsPage } from './pages/endpoints.tsx'
 import { EventPage } from './pages/event.tsx'
 import { EventsPage } from './pages/events.tsx'
 import { FleetPage } from './pages/fleet.tsx'
-import { FleetFilePage } from './pages/fleet-file.tsx'
-import { ImportPage } from './pages/import.tsx'
 import { InvitationPage } from './pages/invitation.tsx'
 import { JobPage, JobsPage } from './pages/jobs.tsx'
 import { MemberPage } from './pages/member.tsx'
@@ -22,13 +20,12 @@ import { NewAccountPage } from './pages/new-account.tsx'
 import { NotificationPage } from './pages/notification.tsx'
 import { NotificationsPage } from './pages/notifications.tsx'
 import { OrganizationsPage } from './pages/organizations.tsx'
-import { ReportPage } from './pages/report.tsx'
 import { SearchPage } from './pages/search.tsx'
 import { OwnPage, SystemPage } from './pages/settings.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
 import { Icon, Mark } from './parts/icons.tsx'
 import { RunningJobs } from './parts/job.tsx'
-import { OperatorsPage } from './parts/operators.tsx'
+import { later } from './parts/later.tsx'
 import { NotAllowedPage, NotFoundPage } from './parts/page.tsx'
 import { SearchBox } from './parts/search-box.tsx'
 import { Failure } from './parts/states.tsx'
@@ -36,6 +33,11 @@ import { Link, match, type Place, usePlace } from './router.tsx'
 import { OperatorContext, type Session, useOperator, useRole } from './session.ts'
 import { LANGUAGE_NAMES, type Language, type Localized, loadLanguage } from './texts/languages.ts'
 import { LocalizedContext, rememberLanguage, useLocalized } from './texts.ts'
+
+const FleetFilePage = later(() => import('./pages/fleet-file.tsx').then(({ FleetFilePage }) => FleetFilePage))
+const ImportPage = later(() => import('./pages/import.tsx').then(({ ImportPage }) => ImportPage))
+const ReportPage = later(() => import('./pages/report.tsx').then(({ ReportPage }) => ReportPage))
+const OperatorsPage = later(() => import('./parts/operators.tsx').then(({ OperatorsPage }) => OperatorsPage))
 
 /** `ended`: a request was refused, because the session has ended. */
 type State = { session: Session } | 'unknown' | 'none' | 'ended'

@@ -20,7 +20,7 @@ const FOR_VIEWERS = [
   ...['Followers, 30 days', '7 days', 'Failed events', 'Pending', 'Quota'],
   ...['Failed events', 'Copy: Webhook URL', 'Copy: Tracking key (public)', 'Export…'],
   ...['Copy: User id', 'Show more', 'Copy: Content as received', 'Failed', 'Pending', 'Follow'],
-  ...['Request and response', 'Export events…', 'Export all stored data…', 'Make link…'],
+  ...['Request and response', 'Export events…', 'Export all stored data…', 'Make link…', 'Condition…'],
   ...['Check public address', 'Print', 'Accounts', 'Organizations', 'Name', 'Net, change'],
   ...['New followers', 'Returns', 'Blocks', 'Net', 'Followers', 'Blocked within 7 days', 'Still following'],
   'Active in 30 days',
@@ -136,7 +136,7 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     const filter = (name: string) => page.getByRole('combobox', { name, exact: true })
     const sentence = `max@example.com paused the endpoint Chat tool of the account test`
     await rows.getByText(sentence).first().waitFor()
-    await filter('Operator').selectOption('max@example.com')
+    await filter('Who').selectOption('max@example.com')
     await filter('Changes of').selectOption('Endpoints')
     await expect.poll(() => rows.count()).toBe(1)
     await page.getByLabel('To', { exact: true }).fill('2020-01-01')
