@@ -501,11 +501,11 @@ CREATE TRIGGER endpoint_removed AFTER DELETE ON endpoint FOR EACH ROW EXECUTE FU
 
 create table endpoint_answer (
   endpoint_id bigint not null,
-  answered_at timestamp with time zone not null,
+  answered_at timestamp with time zone,
   status integer,
-  answer text not null,
+  answer text,
   refused_slot integer default 0 not null,
-  content_erased_at timestamp with time zone default now() not null,
+  content_erased_at timestamp with time zone default '-infinity'::timestamp with time zone not null,
   constraint endpoint_answer_pkey PRIMARY KEY (endpoint_id),
   constraint endpoint_answer_endpoint_id_fkey FOREIGN KEY (endpoint_id) REFERENCES endpoint(id) ON DELETE CASCADE
 );
@@ -521,6 +521,7 @@ create table endpoint_attempt (
   events integer,
   reason text not null,
   response_text text,
+  event_key uuid,
   constraint endpoint_attempt_pkey PRIMARY KEY (endpoint_id, slot),
   constraint endpoint_attempt_endpoint_id_fkey FOREIGN KEY (endpoint_id) REFERENCES endpoint_answer(endpoint_id) ON DELETE CASCADE
 ) with (fillfactor=60);
@@ -769,6 +770,17 @@ create table source_day (
 );
 CREATE INDEX source_day_day ON source_day USING btree (day);
 
+create table endpoint_hour (
+  endpoint_id bigint not null,
+  slot integer not null,
+  hour timestamp with time zone not null,
+  attempts integer not null,
+  refused integer not null,
+  duration_ms bigint not null,
+  constraint endpoint_hour_pkey PRIMARY KEY (endpoint_id, slot),
+  constraint endpoint_hour_endpoint_id_fkey FOREIGN KEY (endpoint_id) REFERENCES endpoint_answer(endpoint_id) ON DELETE CASCADE
+) with (fillfactor=60);
+
 create view stored_event as
  SELECT event.id,
     event.channel_oa_id,
@@ -853,17 +865,18 @@ CREATE OR REPLACE FUNCTION forget_response_texts()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
-begin
+declare
   -- Most accounts have none, and a reapplied ledger erases a million people.
-  if not exists (select from endpoint where channel_oa_id = new.channel_oa_id) then return null; end if;
+  ids constant bigint[] := array(select id from endpoint where channel_oa_id = new.channel_oa_id);
+begin
+  if ids = '{}' then return null; end if;
+  -- As the removal of an endpoint, which locks it first.
+  perform from endpoint where id = any (ids) order by id for key share;
   -- Senders lock these rows in the same order, and then store attempts. A sender that comes later sees the new time.
-  perform from endpoint_answer
-    where endpoint_id in (select id from endpoint where channel_oa_id = new.channel_oa_id)
-    order by endpoint_id for no key update;
-  update endpoint_answer set content_erased_at = clock_timestamp()
-   where endpoint_id in (select id from endpoint where channel_oa_id = new.channel_oa_id);
-  update endpoint_attempt set response_text = null
-   where endpoint_id in (select id from endpoint where channel_oa_id = new.channel_oa_id) and response_text is not null;
+  insert into endpoint_answer (endpoint_id, content_erased_at)
+  select id, clock_timestamp() from endpoint where id = any (ids) order by id
+      on conflict (endpoint_id) do update set content_erased_at = clock_timestamp();
+  update endpoint_attempt set response_text = null where endpoint_id = any (ids) and response_text is not null;
   return null;
 end $function$;
 

@@ -48,7 +48,7 @@ const pendingEndpoints = statement('pending-endpoints')`
                        order by endpoint_id, due_at limit 1) next on true
        where position < $2
     )
-    select w.id, x.status, x.endpoint_id is not null as "isKnown"
+    select w.id, x.status, x.answered_at is not null as "isKnown"
       from pending w
       left join lateral (select * from endpoint_answer where endpoint_id = w.id offset 0) x on true
      order by w.position`

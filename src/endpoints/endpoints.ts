@@ -11,6 +11,7 @@ import { type EndpointFormat, unknownTypes } from './event-types.ts'
 import { MissingSecret, writeMessage } from './messages.ts'
 import type { Message } from './post.ts'
 import { type EndpointSettings, SETTINGS } from './settings.ts'
+import { HOURS_KEPT } from './settlements.ts'
 
 /** Examining more deliveries takes long and does not help the operator. counted_per_endpoint() counts as many, or fewer. */
 export const COUNTED_MAX = 10_000
@@ -50,12 +51,12 @@ const selectEndpoints = statement('select-endpoints')`
            pending.count as pending, failed.count as failed, (select max from counted) as "countedMax",
            -- Whether it is down, or refuses a delivery. A refused delivery is not late before its retry is due.
            case when p.status <> 'active' then p.status
-                when x.endpoint_id is not null and coalesce(x.status, 0) not between 200 and 299
+                when x.answered_at is not null and coalesce(x.status, 0) not between 200 and 299
                      and pending.count + failed.count > 0 then 'failing'
                 when pending.due_at < now() - interval '10 minutes' then 'slow'
                 else 'active' end as state,
            extract(epoch from now() - pending.first_at)::float8 as "oldestPendingSeconds",
-           case when x.endpoint_id is not null
+           case when x.answered_at is not null
                 then json_build_object('at', iso(x.answered_at), 'status', x.status, 'text', coalesce(x.answer, '')) end as "lastAnswer"
       from endpoint p
       join official_account a on a.id = p.channel_oa_id
@@ -180,6 +181,19 @@ const selectAttempts = statement('select-endpoint-attempts')`
 /** Refused ones, newest first. */
 export function listAttempts(database: Queryable, endpointId: bigint): Promise<DeliveryAttempt[]> {
   return database.query<DeliveryAttempt>(selectAttempts, [endpointId])
+}
+
+/** Of one hour; the average duration. An hour without attempts is left out. */
+export type EndpointHour = { hour: string; accepted: number; refused: number; durationMs: number }
+
+const selectHours = statement('select-endpoint-hours')`
+    select iso(hour) as hour, attempts - refused as accepted, refused, (duration_ms / attempts)::int as "durationMs"
+      from endpoint_hour
+     where endpoint_id = $1 and hour > now() - ${HOURS_KEPT} * interval '1 hour'
+     order by hour`
+
+export function listHours(database: Queryable, endpointId: bigint): Promise<EndpointHour[]> {
+  return database.query<EndpointHour>(selectHours, [endpointId])
 }
 
 export interface DeliveryRequest {

@@ -25,6 +25,8 @@ export function retryDelayMs(attempts: number, response: EndpointResponse, rando
 
 /** Refused attempts per endpoint. An operator needs the last few. An accepted delivery needs no history, and it would cost a tenth. */
 const ATTEMPTS_KEPT = 25
+/** Hours whose attempts are counted: a day, and the present hour. */
+export const HOURS_KEPT = 25
 
 export interface Tried {
   kind: 'tried'
@@ -44,9 +46,10 @@ export interface Tried {
 export type AttemptEnd = Tried | { kind: 'completed'; change: bigint | null } | { kind: 'released' }
 
 /**
- * Stores the latest response of each endpoint, and refused attempts in the order of their ends, each in place of the oldest one of its
- * endpoint. Senders lock the rows of endpoint_answer in the order of their ids. The rows of endpoint_attempt need no order, because the
- * lock of their endpoint comes first. If a lost connection sends the statement twice, the attempts are stored twice.
+ * Stores the latest response of each endpoint, counts the attempts of the hour, and stores refused attempts in the order of their ends,
+ * each in place of the oldest one of its endpoint. Senders lock the rows of endpoint_answer in the order of their ids. The rows of
+ * endpoint_hour and endpoint_attempt need no order, because the lock of their endpoint comes first. If a lost connection sends the
+ * statement twice, the attempts are stored and counted twice.
  */
 const noteAttempts = statement('note-endpoint-attempts')`
     with tried as materialized (
@@ -64,21 +67,34 @@ const noteAttempts = statement('note-endpoint-attempts')`
              set answered_at = excluded.answered_at, status = excluded.status, answer = excluded.answer,
                  refused_slot = (x.refused_slot + excluded.refused_slot) % ${ATTEMPTS_KEPT}
       returning endpoint_id, refused_slot, content_erased_at
+    ), counted as (
+      insert into endpoint_hour as h (endpoint_id, slot, hour, attempts, refused, duration_ms)
+      select x.endpoint_id, extract(epoch from hour)::bigint / 3600 % ${HOURS_KEPT}, hour, count(*),
+             (select count(*) from tried where endpoint_id = x.endpoint_id), sum(s.duration_ms)
+        from unnest($14::bigint[], $15::int[]) as s (endpoint_id, duration_ms)
+        join answered x on x.endpoint_id = s.endpoint_id
+       cross join date_trunc('hour', now(), 'UTC') hour
+       group by x.endpoint_id, hour
+          on conflict (endpoint_id, slot) do update
+             set hour = excluded.hour, attempts = excluded.attempts + case when h.hour = excluded.hour then h.attempts else 0 end,
+                 refused = excluded.refused + case when h.hour = excluded.hour then h.refused else 0 end,
+                 duration_ms = excluded.duration_ms + case when h.hour = excluded.hour then h.duration_ms else 0 end
     )
-    insert into endpoint_attempt (endpoint_id, slot, started_at, delivery_id, attempt, status, duration_ms, events, reason, response_text)
+    insert into endpoint_attempt (endpoint_id, slot, started_at, delivery_id, attempt, status, duration_ms, events, event_key, reason,
+                                  response_text)
     select x.endpoint_id, (x.refused_slot - s.position + ${ATTEMPTS_KEPT}) % ${ATTEMPTS_KEPT},
            now() - s.age_ms * interval '1 millisecond', s.delivery_id, s.attempt, s.status, s.duration_ms,
-           coalesce(s.events, (select coalesce(cardinality(event_keys), cardinality(event_ids), 1) from endpoint_delivery
-                                where channel_oa_id = s.channel_oa_id and id = s.delivery_id)),
-           s.reason,
+           coalesce(s.events, d.events), d.event_key, s.reason,
            case when x.content_erased_at < now() - s.age_ms * interval '1 millisecond' then s.response_text end
       from tried s
       join answered x on x.endpoint_id = s.endpoint_id
+      left join lateral (select coalesce(cardinality(event_keys), cardinality(event_ids), 1) as events, event_keys[1] as event_key
+                           from endpoint_delivery where channel_oa_id = s.channel_oa_id and id = s.delivery_id offset 0) d on true
      where s.position <= ${ATTEMPTS_KEPT}
         on conflict (endpoint_id, slot) do update
            set started_at = excluded.started_at, delivery_id = excluded.delivery_id, attempt = excluded.attempt,
-               status = excluded.status, duration_ms = excluded.duration_ms, events = excluded.events, reason = excluded.reason,
-               response_text = excluded.response_text`
+               status = excluded.status, duration_ms = excluded.duration_ms, events = excluded.events, event_key = excluded.event_key,
+               reason = excluded.reason, response_text = excluded.response_text`
 
 /** A member that changed during the attempt stays due. `change` is the one that was sent, if the delivery has one. */
 const completeDeliveries = statement('complete-deliveries')`
@@ -226,6 +242,8 @@ function bindResults(results: Array<Settled<Tried>>): BoundStatement {
     int4Array(refused.map(({ durationMs }) => Math.ceil(durationMs))),
     int4Array(refused.map(({ events }) => events)),
     textArray(refused.map(({ text }) => text && toStorableText(text))),
+    int8Array(results.map(({ delivery }) => delivery.endpointId)),
+    int4Array(results.map(({ durationMs }) => Math.ceil(durationMs))),
   ]
   return { statement: noteAttempts, values }
 }

@@ -98,7 +98,7 @@ const selectFleet = statement('select-fleet')`
       left join lateral (
         select coalesce(sum(pending.count), 0)::int as pending, coalesce(sum(failed.count), 0)::int as failed,
                min(p.id) filter (where p.status = 'active' and pending.count > 0
-                                   and x.endpoint_id is not null and coalesce(x.status, 0) not between 200 and 299) as failing_id
+                                   and x.answered_at is not null and coalesce(x.status, 0) not between 200 and 299) as failing_id
           from endpoint p
           left join endpoint_answer x on x.endpoint_id = p.id
          cross join lateral (

@@ -54,6 +54,7 @@ const OTHER_ROWS = [
   `insert into segment (channel_oa_id, name, condition) values ($1, 'all', '{}')`,
   `insert into line_audience (channel_oa_id, name) values ($1, 'all (2026-11-24)')`,
   `insert into endpoint_answer (endpoint_id, answered_at, answer) select id, now(), '' from endpoint where channel_oa_id = $1`,
+  `insert into endpoint_hour select id, 0, now(), 1, 0, 20 from endpoint where channel_oa_id = $1`,
   `insert into endpoint_attempt (endpoint_id, slot, started_at, delivery_id, attempt, duration_ms, reason)
    select id, 0, now(), 1, 1, 0, '' from endpoint where channel_oa_id = $1`,
   `insert into endpoint_delivery (channel_oa_id, endpoint_id) select $1, id from endpoint where channel_oa_id = $1`,
@@ -131,7 +132,7 @@ it('deletes all rows of an account and none of another one', async () => {
   }
   const { official_account, api_key, api_client, organization, ...kept } = before
   const after = await readContents(database)
-  for (const table of ['change_mark', 'endpoint_answer', 'endpoint_attempt'])
+  for (const table of ['change_mark', 'endpoint_answer', 'endpoint_attempt', 'endpoint_hour'])
     expect(after[table]).toBe(kept[table])
   const { job: _, ...rows } = after
   for (const table of ['official_account', 'api_key', 'api_client', 'organization', ...ACCOUNT_TABLES])

@@ -52,7 +52,7 @@ const KEPT: Array<[reason: string, columns: string]> = [
   ['a keyed hash, by which events from before the erasure are recognized', 'erased_person.person_hash'],
   [
     'keys and kinds of events say nothing about a person, and let no duplicate take effect',
-    'event.key event.kind event.source event.failure event_key.key endpoint_delivery.event_keys endpoint_delivery.type',
+    'event.key event.kind event.source event.failure event_key.key endpoint_delivery.event_keys endpoint_delivery.type endpoint_attempt.event_key',
   ],
   ['what an operator writes about a failed event', 'event.set_aside'],
   ['deleted when the last event is scrubbed', 'pending_erasure.user_id'],
@@ -183,7 +183,6 @@ const WRITERS: Record<string, Prepare> = {
       )
     await service.deliver(tenant, [textMessage(userId, words)])
     await attempts(1)
-    await run(`update endpoint_answer set content_erased_at = '-infinity' where endpoint_id = $1`)
     return async () => {
       await run('update endpoint_delivery set due_at = now() where endpoint_id = $1')
       await attempts(2)
