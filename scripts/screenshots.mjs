@@ -206,7 +206,7 @@ async function takeOthers(page) {
   await take(page, 'replay')
   await page.goto(`${demo.url}/endpoints`)
   await page.getByRole('link', { name: 'Loyalty app' }).first().click()
-  await page.getByRole('region', { name: 'History' }).locator('tbody tr').first().waitFor()
+  await page.getByRole('region', { name: 'Deliveries' }).locator('tbody tr').first().waitFor()
   await take(page, 'endpoint')
   await page.goto(`${demo.url}/activity`)
   await page.locator('select', { hasText: 'krit.wongsa' }).selectOption('krit.wongsa@example.com')

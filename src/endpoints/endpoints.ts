@@ -1,7 +1,7 @@
 /** Endpoints and their open deliveries for operators, without secrets and content. */
 import type { SecretKeys } from '../config/secret-keys.ts'
 import { NotVisible, requireVisible } from '../errors.ts'
-import { INT64_MIN } from '../http/path-id.ts'
+import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import type { AccountId } from '../ids.ts'
 import type { OrganizationIds } from '../operators/actor.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
@@ -109,9 +109,15 @@ export type DeliverySummary = {
   status: DeliveryStatus
   /** of the format `members`; null for `line` */
   type: string | null
+  /** null: no member, or unknown */
   memberId: bigint | null
+  displayName: string | null
   /** of the format `line`; null for `members` */
   events: number | null
+  /** the first of the events; null: none, unknown, or a replay */
+  eventId: bigint | null
+  kind: string | null
+  userId: string | null
   isReplay: boolean
   attempts: number
   createdAt: string
@@ -122,36 +128,52 @@ export type DeliverySummary = {
   lastAnswer: string | null
 }
 
-const DELIVERY_COLUMNS = `id, case when failed_at is not null then 'failed' when not is_due(leased_until, interval '30 seconds') then 'sending' else 'pending' end as status,
-         type, member_id as "memberId", coalesce(cardinality(event_keys), cardinality(event_ids)) as events,
-         job_id is not null or event_ids is not null as "isReplay", attempts,
-         iso(created_at) as "createdAt",
-         case when failed_at is null
-              then iso(due_at) end as "dueAt",
-         iso(failed_at) as "failedAt",
-         status as "lastStatus", answer as "lastAnswer"`
+/** Of a row d of endpoint_delivery. */
+export const DELIVERY_STATUS = `case when d.failed_at is not null then 'failed'
+                when not is_due(d.leased_until, interval '30 seconds') then 'sending' when d.id is not null then 'pending' end`
+/** Of a delivery d with its event e and its member m, each of which may be missing. */
+export const DELIVERY_COLUMNS = `d.type, coalesce(d.member_id, m.id) as "memberId", m.display_name as "displayName",
+           coalesce(cardinality(d.event_keys), cardinality(d.event_ids)) as events, e.id as "eventId", e.kind, e.user_id as "userId",
+           d.job_id is not null or d.event_ids is not null as "isReplay",
+           case when d.failed_at is null then iso(d.due_at) end as "dueAt", iso(d.failed_at) as "failedAt",
+           d.status as "lastStatus", d.answer as "lastAnswer"`
+/** Planner idioms: docs/planner.md. */
+export const MEMBER_OF_EVENT = `select id, display_name from audience_member
+           where channel_oa_id = e.channel_oa_id and user_id between e.user_id and e.user_id order by user_id limit 1`
+const WITH_EVENT_AND_MEMBER = `d.id, ${DELIVERY_STATUS} as status, d.attempts, iso(d.created_at) as "createdAt", ${DELIVERY_COLUMNS}
+      from listed d
+      left join lateral (
+        select channel_oa_id, id, kind, user_id from event
+         where channel_oa_id = d.channel_oa_id and key = d.event_keys[1] and is_forwarded and received_at >= d.created_at limit 1) e on true
+      left join lateral (
+        (${MEMBER_OF_EVENT})
+         union all
+        (select id, display_name from audience_member
+          where channel_oa_id = d.channel_oa_id and id >= d.member_id and id <= d.member_id order by id limit 1)) m on true`
 
 const selectFailedDeliveries = statement('select-failed-deliveries')`
-    select ${DELIVERY_COLUMNS}
-      from endpoint_delivery
-     where endpoint_id = $1 and failed_at is not null and id > $2
-     order by id limit $3`
+    with listed as materialized (
+      select * from endpoint_delivery
+       where endpoint_id = $1 and failed_at is not null and id < $2
+       order by id desc limit $3
+    )
+    select ${WITH_EVENT_AND_MEMBER} order by d.id desc`
 
 const selectPendingDeliveries = statement('select-pending-deliveries')`
-    select ${DELIVERY_COLUMNS}
-      from endpoint_delivery
-     where endpoint_id = $1 and failed_at is null
-     order by due_at limit $2`
+    with listed as materialized (
+      select * from endpoint_delivery where endpoint_id = $1 and failed_at is null order by due_at limit $2
+    )
+    select ${WITH_EVENT_AND_MEMBER} order by d.due_at`
 
-/** Failed ones by id, or the pending ones that are due first, whose order changes with each attempt. */
+/** The newest failed ones, or the pending ones that are due first, whose order changes with each attempt. */
 export function listDeliveries(
   database: Queryable,
   endpointId: bigint,
   status: 'pending' | 'failed',
-  { afterId = INT64_MIN, limit }: { afterId?: bigint; limit: number },
+  { beforeId = INT64_MAX, limit }: { beforeId?: bigint; limit: number },
 ): Promise<DeliverySummary[]> {
   return status === 'failed'
-    ? database.query(selectFailedDeliveries, [endpointId, afterId, limit])
+    ? database.query(selectFailedDeliveries, [endpointId, beforeId, limit])
     : database.query(selectPendingDeliveries, [endpointId, limit])
 }
 

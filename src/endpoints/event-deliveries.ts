@@ -2,7 +2,7 @@
 import type { AccountId } from '../ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { printableUrl } from './address.ts'
-import { COUNTED_MAX, type DeliveryStatus } from './endpoints.ts'
+import { COUNTED_MAX, DELIVERY_STATUS, type DeliveryStatus } from './endpoints.ts'
 
 /**
  * - `pending`, `sending`, `failed`: the delivery with the event is stored.
@@ -44,15 +44,13 @@ const selectDeliveries = statement('select-deliveries-of-event')`
       select * from endpoint_delivery where channel_oa_id = $1 order by id desc limit $3
     )
     select p.id as "endpointId", p.name, p.url, d.id as "deliveryId", d.job_id is not null as "isReplay",
-           case when d.failed_at is not null then 'failed'
-                when not is_due(d.leased_until, interval '30 seconds') then 'sending'
-                when d.id is not null then 'pending'
+           coalesce(${DELIVERY_STATUS}, case
                 when p.format = 'members' then 'members'
                 when e.source is distinct from 'line' then 'other_source'
                 when p.created_at > e.received_at or not e.is_forwarded then 'added_later'
                 when not p.id = any (e.queued_for) then 'excluded'
                 when e.queued_for is null or e.payload is null or (select count(*) from examined) = $3 then 'unknown'
-                else 'accepted' end as outcome,
+                else 'accepted' end) as outcome,
            d.attempts, iso(d.last_attempt_at) as "lastAttemptAt", d.status as "lastStatus"
       from (select * from endpoint where channel_oa_id = $1 offset 0) p
       left join sent e on true

@@ -43,7 +43,7 @@ type Position = { us: bigint; id: bigint }
 type Read = { events: ListedEvent[]; next: Position | null }
 
 /** The end of the year 9999. */
-const BEGINNING: Position = { us: 253_402_300_799_999_999n, id: INT64_MAX }
+export const BEGINNING: Position = { us: 253_402_300_799_999_999n, id: INT64_MAX }
 
 /** Throws NotVisible for an account that the operator does not see, and `invalid_input`. */
 export async function listAllEvents(
@@ -153,7 +153,7 @@ function keyOf(text: string): string {
   return ulidKey(text)?.toString('hex') ?? refuseInput('key', 'must be a webhook event id of LINE')
 }
 
-function readPosition(text: string): Position {
+export function readPosition(text: string): Position {
   const [us = 0n, id = 0n] = text.split('.').map(BigInt)
   if (id > INT64_MAX || id < INT64_MIN) refuseInput('after', 'must be the end of another page')
   return { us, id }

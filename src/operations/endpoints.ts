@@ -6,8 +6,8 @@ import {
   type EndpointSummary,
   findEndpoint,
   listAttempts,
-  listDeliveries,
   listEndpoints,
+  listHours,
   previewDelivery,
 } from '../endpoints/endpoints.ts'
 import {
@@ -19,10 +19,10 @@ import {
   setStatus,
 } from '../endpoints/manage.ts'
 import { listEndpointsOfPerson, NEW_ENDPOINT_ID, rehearse } from '../endpoints/repliers.ts'
+import { LISTED_STATUSES, listDeliveryPage } from '../endpoints/sent-events.ts'
 import { addEndpointOf, type EndpointSettings, updateEndpointOf } from '../endpoints/settings.ts'
 import { requireVisible } from '../errors.ts'
 import { parseJson } from '../http/body.ts'
-import { INT64_MIN } from '../http/path-id.ts'
 import { age } from '../http/times.ts'
 import { Type } from '../http/typebox.ts'
 import { StorableText } from '../http/validate.ts'
@@ -94,6 +94,7 @@ export const ENDPOINTS = {
     does: 'see an endpoint',
     run: async ({ database, actor, target }) => ({
       endpoint: await findEndpoint(database, actor.organizationIds, target.id),
+      hours: await listHours(database, target.id),
     }),
   }),
 
@@ -103,16 +104,14 @@ export const ENDPOINTS = {
     run: async ({ database, target }) => ({ attempts: await listAttempts(database, target.id) }),
   }),
 
-  /** Pending ones have no further page. */
-  deliveries: list({
+  deliveries: read({
     name: 'endpoint.deliveries',
     does: 'list deliveries',
-    input: { status: Default(Type.Enum(['pending', 'failed']), 'failed') },
-    run: ({ database, target, input: { status } }, { after, limit }) =>
-      listDeliveries(database, target.id, status, {
-        afterId: after ?? INT64_MIN,
-        limit: status === 'failed' ? limit : limit - 1,
-      }),
+    input: {
+      status: Default(Type.Enum([...LISTED_STATUSES]), 'failed'),
+      after: Type.Optional(Type.String({ pattern: '^\\d{1,18}\\.-?\\d{1,19}$' })),
+    },
+    run: ({ database, target, input }, { limit }) => listDeliveryPage(database, target, input, limit),
   }),
 
   delivery: read({

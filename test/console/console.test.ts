@@ -142,6 +142,8 @@ it('endpoints are listed with backlog and deliveries in pages, and each delivery
   const second = (await operator.get(`/api/endpoints/${id}/deliveries?status=failed&after=${first.next}`))
     .json
   expect(second.deliveries).toHaveLength(10)
+  const outOfRange = `/api/endpoints/${id}/deliveries?status=sent&after=1.${'9'.repeat(19)}`
+  expect((await operator.get(outOfRange)).status).toBe(400)
   const pending = (await operator.get(`/api/endpoints/${id}/deliveries?status=pending`)).json
   expect(pending.deliveries).toHaveLength(1)
 

@@ -103,4 +103,69 @@ describe.runIf(canRunChromium('endpoints in the console are'))('an operator', ()
     expect(await opened.database.query('select from endpoint where id = $1', [row?.id])).toEqual([])
     expect(await opened.database.query('select from endpoint_delivery')).toEqual([])
   })
+
+  it('sees the attempts per hour, and each delivery with its event, person and responses', async () => {
+    const { accountId, organizationId } = opened.loaded
+    const [row] = await opened.database.query<{ id: bigint }>(
+      `insert into endpoint (channel_oa_id, name, url, events, condition)
+       values ($1, 'Bot', 'https://tool.example/hook', '{message,follow}', '{"tagsAll": ["vip"], "lastSeenAfter": "30d"}') returning id`,
+      [accountId],
+    )
+    const id = row?.id
+    await opened.database.query(
+      `insert into audience_member (channel_oa_id, organization_id, user_id, display_name) values ($1, $2, 'U7', 'Somchai')`,
+      [accountId, organizationId],
+    )
+    const answers =
+      'insert into endpoint_answer (endpoint_id, answered_at, status, answer) values ($1, now(), 502, $2)'
+    await opened.database.query(answers, [id, ''])
+    await opened.database.query(
+      `insert into endpoint_hour select $1, slot, date_trunc('hour', now()) - slot * interval '1 hour', 40, 3 * slot, 4000
+         from generate_series(0, 1) slot`,
+      [id],
+    )
+    await opened.database.query(
+      `with received as (
+         insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, payload, is_forwarded, queued_for)
+         select $1, 'line', kind, gen_random_uuid(), now(), 'U7', '{}', true, array[$2::bigint] from unnest(array['follow', 'message']) kind
+         returning key, kind
+       ), queued as (
+         insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, attempts, due_at, status, answer)
+         select $1, $2, array[key], 1, now() + interval '1 hour', 502, 'Bad Gateway' from received where kind = 'message' returning id
+       )
+       insert into endpoint_attempt (endpoint_id, slot, started_at, delivery_id, attempt, status, duration_ms, reason, response_text)
+       select $2, 0, now(), id, 1, 502, 87, '', 'the proxy found no server' from queued`,
+      [accountId, id],
+    )
+    const page = await opened.visit({ path: `/endpoints/${id}`, hasAxe: true })
+    const chart = page.getByRole('region', { name: 'Attempts per hour' })
+    await chart.getByText('Show the numbers').click()
+    expect(await chart.locator('tbody tr td').allInnerTexts()).toEqual(['–', '40', '3', '37'])
+    await page.getByRole('region', { name: 'Average duration' }).getByRole('img').waitFor()
+    const list = page.getByRole('region', { name: 'Deliveries' })
+    const rows = list.locator('tbody tr')
+    await rows.nth(1).waitFor()
+    expect((await rows.allInnerTexts()).map((text) => text.split(/\s+/).slice(0, 3))).toEqual([
+      ['Message', 'Somchai', 'pending'],
+      ['Follow', 'Somchai', 'accepted'],
+    ])
+    await rows.first().getByText('87 ms').waitFor()
+    await expectSound(page, 'deliveries')
+    await button(page, 'Accepted').click()
+    await rows.nth(1).waitFor({ state: 'detached' })
+    expect(await rows.getByRole('link', { name: 'Somchai' }).first().getAttribute('href')).toBe(
+      `/accounts/${accountId}/audience/U7`,
+    )
+    await button(page, 'Pending').click()
+    await list.getByRole('button', { name: /Request and response/ }).click()
+    await page.getByRole('dialog').getByText('the proxy found no server').waitFor()
+    await expectSound(page, 'delivery')
+    await page.keyboard.press('Escape')
+    const settings = page.getByRole('region', { name: 'Settings' })
+    for (const text of ['has all of the tags: vip', 'was seen in the last 30 days', 'Follow'])
+      await settings.getByText(text).waitFor()
+    await rows.getByRole('link', { name: 'Message' }).click()
+    await page.getByRole('region', { name: 'Endpoints' }).getByRole('link', { name: 'Bot' }).click()
+    await page.getByRole('heading', { name: 'Bot' }).waitFor()
+  })
 })

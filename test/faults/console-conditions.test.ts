@@ -51,7 +51,7 @@ describe.runIf(canRunChromium('conditions are'))('a condition', () => {
     await dialog.getByRole('combobox', { name: 'has one of the tags' }).fill('silver')
     await dialog.locator('p', count('3 members match.')).waitFor()
     await dialog.getByRole('button', { name: 'Filter', exact: true }).click()
-    await page.getByRole('button', { name: 'Remove: has one of the tags silver' }).waitFor()
+    await page.getByRole('button', { name: 'Remove: has one of the tags: silver' }).waitFor()
     await expect.poll(() => page.locator('tbody tr').count()).toBe(3)
     await page.reload()
     await expect.poll(() => page.locator('tbody tr').count()).toBe(3)

@@ -90,9 +90,9 @@ async function addAccounts(database: TextDatabase, count: number): Promise<void>
   await load(database, `update account_check set due_at = 'infinity', count_due_at = 'infinity'`)
 }
 
-/** About members and events. Other routes list all accounts or all endpoints, or count what a removal would delete. */
+/** About members, events and deliveries. Other routes list all accounts or all endpoints, or count what a removal would delete. */
 const ROUTES =
-  /accounts\/:(\/(\w+-)?(members?|timeline|memberships|charts|people|audience|events|person|followers|matching|suggestions).*)?$|events|search|charts|rehearse/
+  /accounts\/:(\/(\w+-)?(members?|timeline|memberships|charts|people|audience|events|person|followers|matching|suggestions).*)?$|events|search|charts|rehearse|deliveries/
 
 /** Starts the service on new sessions, which keep their plans. */
 async function startExplained(connection: Connection, platform: SimulatedPlatform) {

@@ -136,7 +136,7 @@ const FURTHER_INPUTS: Record<string, (of: Objects) => object[]> = {
   'account.count-members': () => FILTERS,
   'account.tag-members': () =>
     FILTERS.map((filters) => ({ filters, addTags: ['taken'], removeTags: [], expectedCount: 1 })),
-  'endpoint.deliveries': () => [{ status: 'failed' }],
+  'endpoint.deliveries': () => ['sent', 'accepted', 'failed'].map((status) => ({ status })),
   'event.list': ({ account, userId, failure, eventKey: key }) => [
     ...[
       {},

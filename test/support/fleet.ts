@@ -132,11 +132,14 @@ const insertUnapplied = `
 
 /** $1 account bigint, $2 endpoint bigint, $3 number int */
 const insertFailedDeliveries = `
+  with sent as (
+    update event set queued_for = array[$2::bigint]
+     where key = (select key from event where channel_oa_id = $1 and source = 'line' and failure is null limit 1)
+    returning key
+  )
   insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, attempts, created_at, failed_at, status, answer)
-  select $1, $2, array[(select key from event where channel_oa_id = $1 and source = 'line' and failure is null limit 1)], 9,
-         now() - interval '1 day', now(), 500,
-         'the receiver is being replaced'
-    from generate_series(1, $3::int)`
+  select $1, $2, array[key], 9, now() - interval '1 day', now(), 500, 'the receiver is being replaced'
+    from sent, generate_series(1, $3::int)`
 
 /** $1 number int */
 const insertClients = `

@@ -5,6 +5,7 @@ import { ConditionSchema, checkCondition } from '../../src/audience/condition.ts
 import { EVENT_TYPES } from '../../src/endpoints/event-types.ts'
 import { FIRST, jsonOfRows, KINDS, rowsOfJson } from '../../web/parts/condition-rows.ts'
 import { english } from '../../web/texts/languages.ts'
+import { describeCondition } from '../../web/texts/service.ts'
 
 const word = fc.stringMatching(/^[a-z]{1,8}$/)
 const words = fc.array(word, { minLength: 1, maxLength: 3 })
@@ -54,4 +55,20 @@ it('the editor has each field of a condition with words, and begins each with a 
 it('each kind of events has a check box', () => {
   for (const format of ['line', 'members'] as const)
     expect(Object.keys(english.eventKinds[format])).toEqual(EVENT_TYPES[format])
+})
+
+it('a condition is described by one text for each row, or by its JSON if rows cannot show it', () => {
+  const condition = {
+    ...{ tagsAny: ['vip', 'new'], relationship: 'blocked', hasExternalId: false },
+    ...{ lastSeenAfter: '12h', followedBefore: '2026-11-21T09:00:00Z', attributes: { tier: 'gold' } },
+  } as const
+  expect(describeCondition(english, JSON.stringify(condition))).toEqual([
+    'has one of the tags: vip, new',
+    'relationship is: blocked',
+    'has an external id: no',
+    'was seen in the last 12 hours',
+    'followed more than … ago: 2026-11-21T09:00:00Z',
+    'has the attributes: tier=gold',
+  ])
+  expect(describeCondition(english, '{"tagsAny":["a,b"]}')).toEqual(['{"tagsAny":["a,b"]}'])
 })

@@ -1,4 +1,5 @@
-/** One endpoint: its settings, open and failed deliveries, history, and what operators do with it. */
+/** One endpoint: what was sent, its settings, and what operators do with it. */
+import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import { useAction } from '../hooks.ts'
 import { perform, type Result, startJob, useRead } from '../operations.ts'
@@ -6,9 +7,10 @@ import { ActivityLink } from '../parts/activity.tsx'
 import { Deliveries } from '../parts/deliveries.tsx'
 import { ResponseTag, TestDialog } from '../parts/destination.tsx'
 import { DialogButton } from '../parts/dialog.tsx'
+import { EndpointChart } from '../parts/endpoint-chart.tsx'
 import { EditEndpoint } from '../parts/endpoint-form.tsx'
-import { EndpointHistory } from '../parts/endpoint-history.tsx'
 import { EndpointState, LastResponse } from '../parts/endpoint-table.tsx'
+import { useKindText } from '../parts/event-kinds.tsx'
 import { FormDialog, TextField } from '../parts/form.tsx'
 import { type Job, JobProgress } from '../parts/job.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
@@ -18,6 +20,7 @@ import { ActionFailure, Loaded } from '../parts/states.tsx'
 import { Count, Payload, Time } from '../parts/values.tsx'
 import { Link, navigate } from '../router.tsx'
 import { useRole } from '../session.ts'
+import { describeCondition } from '../texts/service.ts'
 import { fill, useLocalized } from '../texts.ts'
 
 type Endpoint = Result<'endpoint.show'>['endpoint']
@@ -49,12 +52,13 @@ export function EndpointPage({ id }: { id: string }) {
       actions={endpoint && isManager && <Actions {...{ endpoint, onChange }} />}
     >
       <Loaded query={query}>
-        {({ endpoint }) => (
+        {({ endpoint, hours }) => (
           <>
+            <Backlog endpoint={endpoint} />
+            <EndpointChart hours={hours} />
+            <Deliveries key={round} endpoint={endpoint} />
             <Settings {...{ endpoint, onChange }} />
-            <Deliveries key={`d${round}`} endpoint={endpoint} />
             <SendAgain {...{ endpoint, onChange }} />
-            <EndpointHistory key={`h${round}`} id={id} />
             <ActivityLink kind="endpoint" id={id} />
           </>
         )}
@@ -120,10 +124,42 @@ function Actions({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => v
   )
 }
 
-function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => void }) {
+function Backlog({ endpoint }: { endpoint: Endpoint }) {
   const { t, duration } = useLocalized()
+  const { pending, failed, countedMax: max, oldestPendingSeconds: oldest } = endpoint
+  const cards: Array<[string, ComponentChildren]> = [
+    [t.endpoints.pending, <Count key="p" value={pending} max={max} />],
+    [t.endpoints.failed, <Count key="f" value={failed} max={max} />],
+    [t.endpoints.oldest, oldest === null ? '–' : duration(oldest)],
+  ]
+  return (
+    <dl class="cards">
+      {cards.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>
+            <b>{value}</b>
+          </dd>
+        </div>
+      ))}
+      <div>
+        <dt>{t.endpoints.lastResponse}</dt>
+        <dd>
+          <LastResponse endpoint={endpoint} />
+        </dd>
+      </div>
+    </dl>
+  )
+}
+
+const linesOf = (lines: ComponentChildren[]) => lines.map((line, at) => <div key={at}>{line}</div>)
+
+function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => void }) {
+  const { t } = useLocalized()
   const isManager = useRole('manager')
-  const { oldestPendingSeconds: oldest } = endpoint
+  const kindText = useKindText()
+  const { groups } = t.endpoints
+  const { condition, unknownEvents: unknown } = endpoint
   const yes = (value: boolean) => (value ? t.common.yes : t.common.no)
   return (
     <Panel
@@ -144,17 +180,33 @@ function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => 
         )
       }
     >
+      <h3>{groups.where}</h3>
       <Facts
         items={[
           [t.endpoints.url, <code key="u">{endpoint.url}</code>],
-          [t.endpoints.format, endpoint.format],
-          [t.endpoints.events, endpoint.events?.join(', ') ?? t.common.all],
-          endpoint.unknownEvents.length > 0 && [t.endpoints.unknownEvents, endpoint.unknownEvents.join(', ')],
-          [t.endpoints.pending, <Count key="p" value={endpoint.pending} max={endpoint.countedMax} />],
-          [t.endpoints.failed, <Count key="f" value={endpoint.failed} max={endpoint.countedMax} />],
-          [t.endpoints.oldest, oldest === null ? '–' : duration(oldest)],
-          [t.endpoints.lastResponse, <LastResponse key="l" endpoint={endpoint} />],
-          [t.endpoints.condition, endpoint.condition ? JSON.stringify(endpoint.condition) : t.common.all],
+          [
+            t.common.account,
+            <Link key="a" href={`/accounts/${endpoint.accountId}`}>
+              {endpoint.accountName}
+            </Link>,
+          ],
+          [t.endpoints.format, t.endpoints.formats[endpoint.format]],
+        ]}
+      />
+      <h3>{groups.what}</h3>
+      <Facts
+        items={[
+          [t.endpoints.events, linesOf(endpoint.events?.map(kindText) ?? [t.eventKinds.all])],
+          unknown.length > 0 && [t.endpoints.unknownEvents, unknown.join(', ')],
+          [
+            t.endpoints.condition,
+            linesOf(condition ? describeCondition(t, JSON.stringify(condition)) : [t.common.all]),
+          ],
+        ]}
+      />
+      <h3>{groups.how}</h3>
+      <Facts
+        items={[
           [t.endpoints.replies, yes(endpoint.replies)],
           [t.endpoints.priority, String(endpoint.priority)],
           [t.endpoints.privateNetwork, yes(endpoint.allowPrivateNetwork)],

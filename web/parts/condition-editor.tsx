@@ -2,7 +2,7 @@
 import { useEffect, useId, useState } from 'preact/hooks'
 import { useSettled } from '../hooks.ts'
 import { useRead } from '../operations.ts'
-import { fill, stateIn, useLocalized } from '../texts.ts'
+import { fill, useLocalized } from '../texts.ts'
 import {
   type ConditionField,
   type ConditionRow,
@@ -214,25 +214,6 @@ function Value({
     }
     default:
       return input('text')
-  }
-}
-
-/** A condition in words, or as JSON if rows cannot show it. @param json empty: everybody */
-export function useConditionText(): (json: string) => string {
-  const { t } = useLocalized()
-  const wordOf = ({ field, text }: ConditionRow) => {
-    const [, count, unit = ''] = /^(\d+)([mhdw])$/.exec(text) ?? []
-    if (KINDS[field] === 'duration' && count) return `${count} ${stateIn(t.condition.units, unit)}`
-    if (KINDS[field] === 'yes') return text === 'true' ? t.condition.yes : t.condition.no
-    return field === 'relationship' ? stateIn(t.audience.relationships, text) : text
-  }
-  const textOf = (row: ConditionRow) => {
-    const name = t.condition.fields[row.field]
-    return name.includes('…') ? name.replace('…', wordOf(row)) : `${name} ${wordOf(row)}`
-  }
-  return (json) => {
-    const rows = rowsOfJson(json)
-    return rows === null ? json : rows.map(textOf).join(' · ') || t.condition.everybody
   }
 }
 

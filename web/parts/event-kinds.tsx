@@ -15,6 +15,13 @@ const RARE: Record<string, 'groups' | 'modules'> = {
   },
 }
 
+/** The words of a kind, such as `follow` or `member.created`. One without words is shown as it is. */
+export function useKindText() {
+  const { t } = useLocalized()
+  const texts: Record<string, string> = { ...t.eventKinds.line, ...t.eventKinds.members }
+  return (kind: string | null) => kind && (Object.hasOwn(texts, kind) ? texts[kind] : kind)
+}
+
 /** @param value separated by commas; empty: all */
 export function EventKinds({
   name,

@@ -5,8 +5,9 @@ import { useAction, useFurtherPages } from '../hooks.ts'
 import { type Item, perform, useItems } from '../operations.ts'
 import { replaceQuery } from '../router.tsx'
 import { useRole } from '../session.ts'
+import { describeCondition } from '../texts/service.ts'
 import { fill, stateIn, useLocalized } from '../texts.ts'
-import { ConditionEditor, useConditionText } from './condition-editor.tsx'
+import { ConditionEditor } from './condition-editor.tsx'
 import { Dialog, DialogButton } from './dialog.tsx'
 import { ChoiceFilter } from './filters.tsx'
 import { FormDialog, TextField, useFields } from './form.tsx'
@@ -158,7 +159,7 @@ function conditionOf({ tag, relationship, source, condition }: Props['filters'])
 /** A condition that no segment has, as a filter. */
 export function ConditionFilter({ account, value }: { account: string; value: string }) {
   const { t } = useLocalized()
-  const textOf = useConditionText()
+  const text = describeCondition(t, value).join(' · ')
   return (
     <>
       <DialogButton label={t.segments.filter}>
@@ -167,10 +168,10 @@ export function ConditionFilter({ account, value }: { account: string; value: st
       {value !== '' && (
         <button
           type="button"
-          aria-label={fill(t.condition.remove, { field: textOf(value) })}
+          aria-label={fill(t.condition.remove, { field: text })}
           onClick={() => replaceQuery({ condition: null })}
         >
-          {textOf(value)} ×
+          {text} ×
         </button>
       )}
     </>

@@ -1,6 +1,7 @@
 /** What the service says in English, in the language of the page: refusals and what happened to a person. */
 import type { EditAuthor, MemberChanges, TimelineEffect } from '../../src/audience/member-details.ts'
 import { fill } from '../../src/watch/problem-texts.ts'
+import { type ConditionRow, KINDS, rowsOfJson } from '../parts/condition-rows.ts'
 import { english, type Texts } from './languages.ts'
 
 /** Returns the message unchanged if it is a more precise one than that of its code, or of another version. */
@@ -107,3 +108,23 @@ const signed = (sign: string, tags: string[]): string | null =>
 
 const shown = (value: unknown): string | null =>
   value === null || typeof value === 'string' ? value : JSON.stringify(value)
+
+/** Each row in words, or the JSON of a condition that rows cannot show. */
+export function describeCondition({ condition: t, audience }: Texts, json: string): string[] {
+  const wordsOf = ({ field, text }: ConditionRow): string => {
+    const [, count, unit] = /^(\d+)([mhdw])$/.exec(text) ?? []
+    if (KINDS[field] === 'duration' && count) return `${count} ${t.units[unit as keyof typeof t.units]}`
+    if (KINDS[field] === 'yes') return text === 'true' ? t.yes : t.no
+    const { relationships } = audience
+    return field === 'relationship' ? relationships[text as keyof typeof relationships] : text
+  }
+  return (
+    rowsOfJson(json)?.map((row) => {
+      const name = t.fields[row.field]
+      // A time, which an operator wrote as JSON, is no duration that fits into the words.
+      return name.includes('…') && !row.text.includes('T')
+        ? name.replace('…', () => wordsOf(row))
+        : `${name}: ${wordsOf(row)}`
+    }) ?? [json]
+  )
+}
