@@ -18,7 +18,9 @@ const COUNT_TOLERANCE = 0.01
 
 /** Members, as parameters of a job. */
 export interface Selection {
-  filters: Filters
+  filters?: Filters
+  /** Until 0.5.0, those with a source: an instance of 0.3.0 would ignore it and change all members. Without `filters`, its turn fails. */
+  settings?: Filters
   /** the filters without personal text, which stay after the end of the job */
   matching: Record<string, unknown>
   /** members with greater ids joined after the start */
@@ -41,7 +43,10 @@ export async function selectMembers(
   filters: Filters,
 ): Promise<Selection> {
   const [last] = await transaction.query<{ id: bigint }>(selectLastMember, [accountId])
-  return { filters, matching: publicFilters(filters), untilId: String(last?.id ?? INT64_MIN) }
+  const { sourceAny, campaignAny } = filters.segment?.condition ?? {}
+  const hasSource = [filters.source, sourceAny, campaignAny].some((part) => part !== undefined)
+  const selected = hasSource ? { settings: filters } : { filters }
+  return { ...selected, matching: publicFilters(filters), untilId: String(last?.id ?? INT64_MIN) }
 }
 
 export interface Counted {
@@ -85,10 +90,10 @@ export async function readSelected(
   job: Job,
   limit: number,
 ): Promise<{ ids: bigint[]; position: Position | null }> {
-  const { filters, untilId } = job.parameters as Selection
+  const { filters, settings, untilId } = job.parameters as Selection
   const { id, isCommonName } = (job.position as Position | null) ?? BEGINNING
   const from: IdPosition = { kind: 'id', id: BigInt(id), isCommonName }
-  const { ids, next } = await readIds(database, scopeOfJob(job), filters, from, limit)
+  const { ids, next } = await readIds(database, scopeOfJob(job), settings ?? filters ?? {}, from, limit)
   const isLast = next === null || next.id > BigInt(untilId)
   return {
     ids: ids.filter((each) => each <= BigInt(untilId)),

@@ -110,7 +110,8 @@ async function requireNoReplay(transaction: Queryable, endpointId: bigint): Prom
 export const replayEvents: RunStep = (job, step) => {
   const { endpointId, from, to, events, rate } = job.parameters as ReplayRequest & { endpointId: string }
   return sendPaced(job, step, {
-    start: { after: beforeEventsAt(from) },
+    // Until 0.5.0, instances of 0.3.0 may continue the job. They read `sending`, and `queued` of a resend.
+    start: { after: beforeEventsAt(from), sending: 0 },
     waitingMax: 1,
     queueNext: async (transaction, { after }, { nowMs }, dueMs) => {
       // More than usual if the last request took longer than its share of a second.
@@ -122,7 +123,7 @@ export const replayEvents: RunStep = (job, step) => {
       const [row] = await transaction.query<QueuedEvents>(queueEvents, values)
       const { queued, isLast, receivedAt, id } = row as QueuedEvents
       const next = receivedAt === null || id === null ? after : { receivedAt, id }
-      return { queued, position: { after: next }, isEnd: isLast }
+      return { queued, position: { after: next, sending: 0 }, isEnd: isLast }
     },
   })
 }
@@ -134,7 +135,7 @@ type QueuedEvents = { queued: number; isLast: boolean; receivedAt: string | null
 export const resendMembers: RunStep = (job, step) => {
   const { endpointId, rate } = job.parameters as Selection & { endpointId: string; rate: number }
   return sendPaced(job, step, {
-    start: { ...BEGINNING, isEnd: false },
+    start: { ...BEGINNING, isEnd: false, queued: 0 },
     waitingMax: Math.max(WAITING_MIN, rate),
     queueNext: async (transaction, before) => {
       if (before.isEnd) return { queued: 0, position: before, isEnd: true }
@@ -142,7 +143,8 @@ export const resendMembers: RunStep = (job, step) => {
       if (ids.length > 0)
         await transaction.query(queueMembers, [job.accountId, endpointId, job.id, int8Array(ids)])
       const isEnd = position === null
-      return { queued: ids.length, position: { ...(position ?? before), isEnd }, isEnd }
+      const queued = before.queued + ids.length
+      return { queued: ids.length, position: { ...(position ?? before), isEnd, queued }, isEnd }
     },
   })
 }
@@ -212,7 +214,6 @@ async function sendPaced<Position extends object>(
 ): Promise<void> {
   const { done, id, parameters, tally: before } = job
   const { endpointId, rate } = parameters as { endpointId: string; rate: number }
-  const stored: Position & { nextMs?: number } = (job.position as Position | null) ?? start
   await commit(async (transaction): Promise<Progress> => {
     const [[left], [found]] = (await pipelineIn(transaction)([
       { statement: leaveRefused, values: [id, REFUSALS_MAX] },
@@ -221,6 +222,7 @@ async function sendPaced<Position extends object>(
     if (found === undefined) return { position: null, done, tally: before, failure: 'endpoint_removed' }
     const state = found as State
     const { status, hasFailed, isRetrying, nowMs } = state
+    const stored = { ...start, nextMs: nowMs, ...(job.position as Position | null) }
     // `refused` counts events or members, and `waiting` says why the job does not go on.
     const waiting = status !== 'active' ? 'paused' : isRetrying ? 'receiver' : null
     const refused = Number((before as { refused?: number }).refused ?? 0) + Number(left?.refused ?? 0)
@@ -230,8 +232,7 @@ async function sendPaced<Position extends object>(
     if (waiting === 'paused' || state.waiting >= waitingMax)
       return { position: stored, done, tally, resumeInMs: waitMs }
     // A job waits for seconds at most: a later time was stored while the clock of the database was ahead.
-    const { nextMs: storedMs = nowMs } = stored
-    const dueMs = storedMs > nowMs + LONG_WAIT_MS ? nowMs : storedMs
+    const dueMs = stored.nextMs > nowMs + LONG_WAIT_MS ? nowMs : stored.nextMs
     if (dueMs > nowMs) return { position: stored, done, tally, resumeInMs: dueMs - nowMs }
     const { queued, isEnd, position } = await queueNext(transaction, stored, state, dueMs)
     if (isEnd && queued === 0 && state.waiting === 0) return { position: null, done, tally }

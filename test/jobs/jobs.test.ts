@@ -13,7 +13,7 @@ import {
   startJobRunner,
   takeShortTurn,
 } from '../support/jobs.ts'
-import { insertRow, loadMembers } from '../support/load.ts'
+import { insertRow, load, loadMembers } from '../support/load.ts'
 import { eventually } from '../support/process.ts'
 import { setUpService } from '../support/service.ts'
 
@@ -175,6 +175,58 @@ it('a job of a kind that only a newer release knows is left to that release', as
   })
   expect(await takeTurn(database)).toBe(false)
   expect((await operator.get(`/api/jobs/${id}`)).json.job.status).toBe('running')
+})
+
+it('a selection by source fails in a turn of 0.3.0, which would change all members', async () => {
+  const { tenant, tag } = await addAudience(4)
+  await load(
+    database,
+    `update audience_member set source = 'shop' where channel_oa_id = $1 and user_id = 'U1'`,
+    [tenant.accountId],
+  )
+  const condition = '{"sourceAny":["shop"]}'
+  await insertRow(database, 'segment', { channel_oa_id: tenant.accountId, name: 'Shoppers', condition })
+  for (const filters of [{ source: 'shop' }, { segment: 'Shoppers' }]) {
+    const { id } = (await tag({ filters, add: Object.keys(filters), expectedCount: 1 })).json.job
+    const [job] = await load(database, 'select parameters from job where id = $1', [id])
+    expect(job?.parameters).not.toHaveProperty('filters')
+    expect((await operator.get(`/api/jobs/${id}`)).json.job.parameters).toMatchObject({ matching: filters })
+    await finishJobs(database)
+  }
+  const tagged = await load(
+    database,
+    `select user_id, tags from audience_member where channel_oa_id = $1 and tags <> '{}'`,
+    [tenant.accountId],
+  )
+  expect(tagged).toEqual([{ user_id: 'U1', tags: ['source', 'segment'] }])
+})
+
+it('a replay and a resend have positions that an instance of 0.3.0 continues', async () => {
+  const { tenant } = await addAudience(7)
+  for (const [format, path, input, start] of [
+    ['line', 'replay', { from: '2026-01-01', to: '2026-01-02' }, { sending: 0 }],
+    ['members', 'resend', { filters: {} }, { queued: 0, isEnd: false }],
+  ] as const) {
+    const columns = {
+      channel_oa_id: tenant.accountId,
+      url: 'https://tool.example.com',
+      status: 'paused',
+      format,
+    }
+    const endpoint = await insertRow(database, 'endpoint', columns)
+    const { id } = (await operator.post(`/api/endpoints/${endpoint}/${path}`, input)).json.job
+    await takeShortTurn(database)
+    const positionOf = async () =>
+      (await load(database, 'select position from job where id = $1', [id]))[0]?.position
+    expect(await positionOf()).toMatchObject({ ...start, nextMs: expect.any(Number) })
+    if (path === 'replay') await operator.post(`/api/jobs/${id}/cancel`)
+    else {
+      await load(database, `update endpoint set status = 'active' where id = $1`, [endpoint])
+      await endWaitsOfJobs(database)
+      await takeShortTurn(database)
+      expect(await positionOf()).toMatchObject({ queued: 5, isEnd: false, nextMs: expect.any(Number) })
+    }
+  }
 })
 
 it('a job does not wait for a job that waits for LINE', async () => {
