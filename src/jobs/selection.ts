@@ -93,7 +93,10 @@ export async function readSelected(
   const { filters, settings, untilId } = job.parameters as Selection
   const { id, isCommonName } = (job.position as Position | null) ?? BEGINNING
   const from: IdPosition = { kind: 'id', id: BigInt(id), isCommonName }
-  const { ids, next } = await readIds(database, scopeOfJob(job), settings ?? filters ?? {}, from, limit)
+  const wanted = settings ?? filters
+  // No filters at all would be all members.
+  if (wanted === undefined) throw new Error('the job has no filters')
+  const { ids, next } = await readIds(database, scopeOfJob(job), wanted, from, limit)
   const isLast = next === null || next.id > BigInt(untilId)
   return {
     ids: ids.filter((each) => each <= BigInt(untilId)),
