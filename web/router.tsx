@@ -9,17 +9,12 @@ export interface Place {
 
 const place = (): Place => ({ path: location.pathname, query: new URLSearchParams(location.search) })
 
-/** Events of a changed URL: the browser's and ours. */
-const CHANGED = ['popstate', 'navigated']
-
 export function usePlace(): Place {
   const [current, setCurrent] = useState(place)
   useEffect(() => {
     const update = () => setCurrent(place())
-    for (const name of CHANGED) addEventListener(name, update)
-    return () => {
-      for (const name of CHANGED) removeEventListener(name, update)
-    }
+    addEventListener('navigated', update)
+    return () => removeEventListener('navigated', update)
   }, [])
   return current
 }
@@ -34,6 +29,21 @@ export function mayLeave(place: Element = document.body): boolean {
   if (question !== undefined && !confirm(question)) return false
   for (const [form] of left) unsent.delete(form)
   return true
+}
+
+/** Asks also before the browser goes back, closes the page or loads it again. Called once. */
+export function guardUnsent(): void {
+  let shown = location.href
+  addEventListener('navigated', () => {
+    shown = location.href
+  })
+  addEventListener('popstate', () => {
+    if (mayLeave()) dispatchEvent(new Event('navigated'))
+    else history.pushState(null, '', shown)
+  })
+  addEventListener('beforeunload', (event) => {
+    if ([...unsent.keys()].some((form) => form.isConnected)) event.preventDefault()
+  })
 }
 
 export function navigate(href: string): void {

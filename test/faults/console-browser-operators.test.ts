@@ -125,6 +125,16 @@ describe.runIf(canRunChromium('the pages of operators are'))('an operator', () =
     await row.getByRole('button', { name: 'Disable' }).click()
     await row.getByText('disabled', { exact: true }).waitFor()
     await row.getByRole('button', { name: 'Enable' }).waitFor()
+    // The longest line about an operator.
+    await opened.database.query(
+      `update operator set status = 'active', invitation_expires_at = null where email = $1`,
+      [email],
+    )
+    await page.setViewportSize({ width: 390, height: 844 })
+    await page.reload()
+    await row.getByText('no password: signs in at the proxy').waitFor()
+    const box = await row.getByRole('button', { name: 'Disable' }).boundingBox()
+    expect((box?.x ?? 390) + (box?.width ?? 0)).toBeLessThan(390)
   })
 
   it('finds changes by operator, object and day, and reads them on the page of the object', async () => {

@@ -104,4 +104,30 @@ describe.runIf(canRunChromium('conditions are'))('a condition', () => {
     expect(asked).toEqual(Array(2).fill('What you typed was not saved. Leave it?'))
     await goTo(page, '/')
   })
+
+  it('of a half-typed form asks before the browser goes back and before the page is closed', async () => {
+    const page = await opened.visit({ path: '/clients' })
+    await goTo(page, '/')
+    await goTo(page, '/clients')
+    await page.getByRole('button', { name: 'Add a client' }).click()
+    const name = page.getByRole('dialog').getByLabel('Name')
+    await name.pressSequentially('half')
+    const asked: string[] = []
+    let accepts = false
+    page.on('dialog', (each) => {
+      asked.push(each.type())
+      return accepts ? each.accept() : each.dismiss()
+    })
+    await page.evaluate('history.back()')
+    await expect.poll(() => asked).toEqual(['confirm'])
+    await expect.poll(() => new URL(page.url()).pathname).toBe('/clients')
+    await page.close({ runBeforeUnload: true })
+    await expect.poll(() => asked).toEqual(['confirm', 'beforeunload'])
+    expect(await name.inputValue()).toBe('half')
+    accepts = true
+    await page.evaluate('history.back()')
+    await name.waitFor({ state: 'detached' })
+    await expect.poll(() => new URL(page.url()).pathname).toBe('/')
+    expect(asked).toHaveLength(3)
+  })
 })

@@ -63,6 +63,9 @@ async function readConsole(output: string): Promise<string[]> {
   }
   expect(await fleet()).toEqual(before)
   expect((await operator.get('/api/events')).json.events.length).toBeGreaterThan(0)
+  // md5('follows both'): see tools/demo/fleet.ts.
+  const { people } = (await operator.get('/api/search?q=Ueec2cf7b949dd244f6e1caecd31340bb')).json
+  expect(people[0].memberships).toHaveLength(2)
   const { activity } = (await operator.get('/api/activity')).json as {
     activity: Array<{ action: string; actor: string }>
   }

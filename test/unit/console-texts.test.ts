@@ -92,7 +92,7 @@ const PROBLEMS = [
 
 /** Texts that are the same in every language, or names of LINE's pages, of settings and of commands. */
 const TERMS =
-  /SECRETS_KEYS|\{\w+\}|docs\/first-account\.md|fullchain\.pem|Let's Encrypt|CONSOLE_PORT|METRICS_PORT|PORT|HOST|TLS|DNS|Slack|QR|SVG|Mattermost|Google Chat|Standard Webhooks|SMTP_URL|LINE (Official Account Manager|Developers Console|Developers)|Webhook URL|Basic settings|Your user ID|Bot basic ID|“?Auto-reply messages”?|“?Use webhook”?|“?Webhook redelivery”?|LINE Login|"?Use webhook"?|"?Webhook redelivery"?|Messaging API|oa-audience|\bdoctor\b|EGRESS_PROXY|CONSOLE_TOKEN|PUBLIC_URL|RETENTION_DAYS|NDJSON|POST|JSON|null|query string|undefined|request id|https?|webhook event id|members|line|userId|externalId|tags|attributes|TRUST_PROXY|Host|HTTPS|CRM|API key|API|Not available|timeout|[Cc]hannel access token|[Cc]hannel (id|ID|secret)|[Bb]ot user (id|ID)|[Bb]asic id|[Ee]xternal id|[Uu]ser id|[Cc]lient id|[Aa]ccess token|[Cc]hat secret|[Cc]lient secret|[Tt]racking key|[Rr]eply token|module channel|[Ww]ebhook|Channel|SQLSTATE|[Bb]asic ID|@abc1234|CSV|MiB|KiB|organization|channel_id|[Cc]allback|\bname\b|[Cc]hannel|LINE|UTC|URL|ID|[Ii]d|[Ss]ecret|[Tt]oken|[Kk]ey|Z?X+|AGO|DAY/g
+  /SECRETS_KEYS|\{\w+\}|docs\/first-account\.md|fullchain\.pem|Let's Encrypt|CONSOLE_PORT|METRICS_PORT|PORT|HOST|TLS|DNS|Slack|QR|SVG|Mattermost|Google Chat|Standard Webhooks|SMTP_URL|LINE (Official Account Manager|Developers Console|Developers)|Webhook URL|Basic settings|Your user ID|Bot basic ID|“?Auto-reply messages”?|“?Use webhook”?|“?Webhook redelivery”?|LINE Login|"?Use webhook"?|"?Webhook redelivery"?|Messaging API|oa-audience|\bdoctor\b|CONSOLE_TOKEN|PUBLIC_URL|RETENTION_DAYS|NDJSON|POST|JSON|null|query string|undefined|request id|https?|webhook event id|members|line|userId|externalId|tags|attributes|TRUST_PROXY|Host|HTTPS|CRM|API key|API|Not available|timeout|[Cc]hannel access token|[Cc]hannel (id|ID|secret)|[Bb]ot user (id|ID)|[Bb]asic id|[Ee]xternal id|[Uu]ser id|[Cc]lient id|[Aa]ccess token|[Cc]hat secret|[Cc]lient secret|[Tt]racking key|[Rr]eply token|module channel|[Ww]ebhook|Channel|SQLSTATE|[Bb]asic ID|@abc1234|CSV|MiB|KiB|organization|channel_id|[Cc]allback|\bname\b|[Cc]hannel|LINE|UTC|URL|ID|[Ii]d|[Ss]ecret|[Tt]oken|[Kk]ey|Z?X+|AGO|DAY/g
 
 const englishIn = (text: string) => text.replaceAll(TERMS, '').match(/[A-Za-z]{2,}/g)
 
@@ -265,32 +265,16 @@ it('why an event was not applied is a sentence that the service writes, and is t
   expect(describeFailure(english, 'the user id is empty')).toBe('the user id is empty')
 })
 
-it('why there is no response is a sentence that the service writes, and each is translated', async () => {
-  const files = [
-    'endpoints/post',
-    'endpoints/address',
-    'endpoints/resolver',
-    'endpoints/sender',
-    'endpoints/messages',
-  ]
-  const others = ['http/egress-proxy', 'watch/notifications/send', 'watch/notifications/outbox']
+it('why there is no response is a sentence that the service writes, and is translated', async () => {
+  const files = ['endpoints/post', 'endpoints/address', 'endpoints/resolver']
+  const others = ['watch/notifications/send']
   const source = [...files, ...others]
     .map((name) => readFileSync(new URL(`../../src/${name}.ts`, import.meta.url), 'utf8'))
     .join('\n')
   const templates = Object.values(english.attemptFailures)
   const plain = source.replaceAll(/\$\{fix\}/g, '').replaceAll(/\$\{[^}]*\}/g, '{fact}')
-  const isWritten = (template: string) =>
-    plain.includes(template.replace(/^no response: (?=t)|; correct its.*/, ''))
+  const isWritten = (template: string) => plain.includes(template.replace(/^no response: (?=t)/, ''))
   expect(templates.filter((template) => !isWritten(template))).toEqual([])
-  const thrown = [
-    ...plain.matchAll(
-      /(?:notSent|abort|RefusedUrl|ProxyFault|UnresolvedName|MissingSecret)\((["'`])(.*?)\1\)/g,
-    ),
-  ].map(([, , text = '']) => text)
-  expect(thrown.length).toBeGreaterThan(15)
-  const unsent = ['nothing was sent', 'the message could not be written']
-  const rare = thrown.filter((text) => !unsent.includes(text) && !text.startsWith('the format is not known'))
-  expect(rare.filter((text) => !templates.includes(text))).toEqual([])
   for (const language of OTHERS) {
     const { t } = await loadLanguage(language)
     for (const [kind, template] of Object.entries(english.attemptFailures)) {

@@ -138,6 +138,7 @@ function verificationOf(failed: Check['name'] | undefined): string {
     name,
     ok: name !== failed,
     message: name === failed ? 'LINE refused it in this simulation.' : 'as expected',
+    ...(name === failed && { reason: name === 'webhook_active' ? 'webhook_off' : 'token_refused' }),
   }))
   const verification = {
     verified: failed === undefined,
@@ -149,11 +150,11 @@ function verificationOf(failed: Check['name'] | undefined): string {
   return JSON.stringify({ ...verification, checkedAt: new Date().toISOString() })
 }
 
-/** Every third person came from a link of the last 45 days. $1 account bigint; $2 organization bigint; $3 people int */
+/** Every third person came from a link of the last 45 days. One person follows both large accounts. $1 account bigint; $2 organization bigint; $3 people int */
 const insertPeople = statement('demo-insert-people')`
     insert into audience_member (channel_oa_id, organization_id, user_id, display_name, language, relationship, followed_at, first_followed_at,
                                  source, medium, campaign, source_at, source_key, first_seen_at, last_seen_at, event_count, tags, profile_due_at)
-    select $1, $2, 'U' || md5(random()::text),
+    select $1, $2, 'U' || md5(case when i = 1 and $3 > 400 then 'follows both' else random()::text end),
            (array['Ann','สมชาย','Mali','健二','ゆい','Wei','Nok','พลอย','Hana','Ben','Suda','太郎'])[1 + i % 12] || ' ' || i,
            (array['th','ja','en'])[1 + i % 3],
            case when i % 10 = 0 then 'blocked' when i % 17 = 0 then 'unknown' else 'following' end,
@@ -241,7 +242,7 @@ const insertUnapplied = statement('demo-insert-unapplied')`
     insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, payload, failure)
     select $1, 'line', 'message', gen_random_uuid(), now() - i * interval '9 minutes', 'U' || md5(i::text),
            '{"type":"message","timestamp":"yesterday","source":{"type":"user"},"message":{"type":"text","text":"สวัสดี ☕"}}',
-           'the timestamp of the event cannot be read'
+           'the time is not a number of milliseconds between the years 1970 and 9999'
       from generate_series(1, $2::int) as i`
 
 async function addFailingEndpoint(database: Queryable, accountId: bigint, failed: number): Promise<void> {

@@ -1,5 +1,6 @@
-/** What a name or an id finds in all accounts: people with their memberships, and accounts. */
-import type { FoundAccount, FoundPerson, SearchResult } from '../../src/operations/search.ts'
+/** What a name or an id finds in all accounts, as one table. */
+import type { ComponentChildren } from 'preact'
+import type { SearchResult } from '../../src/operations/search.ts'
 import { type Json, queryOf } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { ActivityList } from '../parts/activity.tsx'
@@ -7,10 +8,8 @@ import { AccountChooser } from '../parts/chooser.tsx'
 import { Page, Panel } from '../parts/page.tsx'
 import { Empty, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
-import { Avatar, CopyButton, Optional, Time } from '../parts/values.tsx'
 import { Link, navigate } from '../router.tsx'
-import { useLocalized } from '../texts.ts'
-import { Relationship, Tags } from './audience.tsx'
+import { type Texts, useLocalized } from '../texts.ts'
 
 /** A ULID. The list of events finds it. */
 const WEBHOOK_EVENT_ID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
@@ -32,32 +31,21 @@ export function SearchPage({ text }: { text: string }) {
 function Result({ text, result }: { text: string; result: Json<SearchResult> }) {
   const { t } = useLocalized()
   const { people, accounts, activity, isComplete, hasMore } = result
+  const rows = rowsOf(result, text, t)
   const isEmpty = people.length + accounts.length + activity.length === 0
   return (
     <>
       {!isComplete && <Note text={text} message={t.search.incomplete} />}
       {isComplete && hasMore && <Note text={text} message={t.search.hasMore} />}
       {[...text].length < 2 && (
-        <p class="notice warning" role="status">
+        <p class="notice hint" role="status">
           {t.search.tooShort}
         </p>
       )}
       {isEmpty && (
         <Empty title={isComplete ? t.search.nothing : t.search.nothingYet}>{t.search.nothingHelp}</Empty>
       )}
-      {people.length > 0 && (
-        <Panel title={t.search.people} class="found">
-          {people.map((person) => (
-            <Person key={person.userId} person={person} />
-          ))}
-        </Panel>
-      )}
-      {accounts.length > 0 && <Accounts accounts={accounts} />}
-      {WEBHOOK_EVENT_ID.test(text) && (
-        <p>
-          <Link href={`/events${queryOf({ key: text })}`}>{t.search.event}</Link>
-        </p>
-      )}
+      {rows.length > 0 && <Found rows={rows} />}
       {activity.length > 0 && (
         <Panel title={t.activity.title}>
           <ActivityList rows={activity} />
@@ -72,7 +60,7 @@ function Note({ text, message }: { text: string; message: string }) {
   const { t } = useLocalized()
   return (
     <>
-      <p class="notice warning" role="status">
+      <p class="notice hint" role="status">
         {message}
       </p>
       <div class="filters">
@@ -88,68 +76,66 @@ function Note({ text, message }: { text: string; message: string }) {
   )
 }
 
-function Person({ person: { userId, memberships } }: { person: Json<FoundPerson> }) {
-  const { t } = useLocalized()
-  const name = memberships.find(({ displayName }) => displayName !== null)?.displayName ?? null
-  return (
-    <section aria-label={name ?? userId}>
-      <div class="person">
-        <Avatar name={name} id={userId} />
-        <code>{userId}</code>
-        <CopyButton text={userId} label={t.audience.userId} />
-      </div>
-      <Table
-        rows={memberships}
-        keyOf={({ accountId }) => accountId}
-        columns={[
-          [
-            t.audience.member,
-            ({ accountId, displayName, externalId }) => (
-              <>
-                <Link href={`/accounts/${accountId}/audience/${encodeURIComponent(userId)}`}>
-                  {displayName ?? t.audience.noName}
-                </Link>
-                {externalId !== null && <div class="sub narrow-only">{externalId}</div>}
-              </>
-            ),
-          ],
-          [
-            t.common.account,
-            ({ accountId, accountName }) => <Link href={`/accounts/${accountId}`}>{accountName}</Link>,
-          ],
-          [t.audience.relationship, ({ relationship }) => <Relationship value={relationship} />],
-          [t.member.externalId, ({ externalId }) => <Optional value={externalId} />, 'medium-only', 'clip'],
-          [t.audience.tags, ({ tags }) => <Tags tags={tags} />, 'wide-only'],
-          [t.audience.lastSeen, ({ lastSeenAt }) => <Time at={lastSeenAt} />, 'numeric medium-only'],
-        ]}
-      />
-    </section>
-  )
+interface Row {
+  kind: string
+  href: string
+  name: string
+  ids: Array<string | null>
+  where: ComponentChildren
 }
 
-function Accounts({ accounts }: { accounts: Array<Json<FoundAccount>> }) {
+/** Each account in which a person was found is a row. */
+function rowsOf({ people, accounts }: Json<SearchResult>, text: string, t: Texts): Row[] {
+  return [
+    ...people.flatMap(({ userId, memberships }) =>
+      memberships.map(({ accountId, accountName, displayName, externalId }) => ({
+        kind: t.events.person,
+        href: `/accounts/${accountId}/audience/${encodeURIComponent(userId)}`,
+        name: displayName ?? t.audience.noName,
+        ids: [userId, externalId],
+        where: <Link href={`/accounts/${accountId}`}>{accountName}</Link>,
+      })),
+    ),
+    ...accounts.map(({ id, name, basicId, channelId, organizationName }) => ({
+      kind: t.common.account,
+      href: `/accounts/${id}`,
+      name,
+      ids: [basicId, channelId, id],
+      where: organizationName,
+    })),
+    ...(WEBHOOK_EVENT_ID.test(text)
+      ? [
+          {
+            kind: t.events.event,
+            href: `/events${queryOf({ key: text })}`,
+            name: t.search.event,
+            ids: [],
+            where: '–',
+          },
+        ]
+      : []),
+  ]
+}
+
+function Found({ rows }: { rows: Row[] }) {
   const { t } = useLocalized()
   return (
-    <Panel title={t.search.accounts} class="found">
-      <Table
-        rows={accounts}
-        columns={[
-          [
-            t.common.account,
-            ({ id, name, organizationName }) => (
-              <>
-                <Link href={`/accounts/${id}`}>{name}</Link>
-                <div class="sub">
-                  {organizationName} · <Link href={`/accounts/${id}/audience`}>{t.audience.title}</Link>
-                </div>
-              </>
-            ),
-          ],
-          [t.account.basicId, ({ basicId }) => <Optional value={basicId} />],
-          [t.account.channelId, ({ channelId }) => <Optional value={channelId} />, 'medium-only'],
-          [t.search.accountId, ({ id }) => id, 'numeric'],
-        ]}
-      />
-    </Panel>
+    <Table
+      rows={rows}
+      keyOf={({ href }) => href}
+      columns={[
+        [
+          t.search.name,
+          ({ href, name, ids }) => (
+            <>
+              <Link href={href}>{name}</Link>
+              <div class="sub mono">{ids.filter(Boolean).join(' · ')}</div>
+            </>
+          ),
+        ],
+        [t.events.kind, ({ kind }) => kind],
+        [t.search.where, ({ where }) => where],
+      ]}
+    />
   )
 }

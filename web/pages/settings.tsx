@@ -62,7 +62,11 @@ function PasswordForm() {
           autocomplete="new-password"
           required
         />
-        {isDone && <p role="status">{t.settings.passwordChanged}</p>}
+        {isDone && (
+          <p role="status" class="notice good">
+            {t.settings.passwordChanged}
+          </p>
+        )}
       </Form>
     </details>
   )
@@ -89,10 +93,12 @@ export function SystemPage() {
       >
         <ActionFailure error={error} />
         {result && outcome && (
-          <p role="status" class={`notice ${CLASSES[result.severity]}`}>
-            <b>{fill(outcome.message, { detail: result.detail })}</b> {outcome.fix}{' '}
-            <span class="small-text">{relative(result.checkedAt)}</span>
-          </p>
+          <div role="status" class={`notice ${CLASSES[result.severity]}`}>
+            <h3>{fill(outcome.message, { detail: result.detail })}</h3>
+            <p>
+              {outcome.fix} <span class="small-text">{relative(result.checkedAt)}</span>
+            </p>
+          </div>
         )}
         <p class="muted small-text">{t.reachability.limits}</p>
       </Panel>

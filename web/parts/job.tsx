@@ -105,7 +105,9 @@ function Waiting({ job: { tally } }: { job: Job }) {
   const { t } = useLocalized()
   const { waiting } = tally
   if (typeof waiting !== 'string') return null
-  return <p class="notice warning">{stateIn(t.jobs.waiting, waiting)}</p>
+  return (
+    <p class={`notice ${waiting === 'paused' ? 'hint' : 'warning'}`}>{stateIn(t.jobs.waiting, waiting)}</p>
+  )
 }
 
 function useJob(started: Job) {
