@@ -218,10 +218,10 @@ const largeSteps = (plans: Plan[]) =>
 
 /**
  * Commands in sessions without time limits, which read what they must. Counts of members, which are not due here. And what the
- * sender reads: its plans are not among the notices.
+ * sender reads: its plans are not among the notices. The log of changes finds the member of a row by its primary key.
  */
 const NOT_PLANNED =
-  /^(delete-rows-of-account-.*|select-(account-contents|pending-erasures-of-account)|count-(audience|account-days|source-days)|load-delivery-contents)$/
+  /^(delete-rows-of-account-.*|select-(account-contents|pending-erasures-of-account)|count-(audience|account-days|source-days)|load-delivery-contents|list-activity.*)$/
 
 /**
  * Commands in sessions of their own, which plan each statement for its arrays. Statements that find events by their ids, with an index of
