@@ -20,7 +20,7 @@ import { ActionFailure, Loaded } from '../parts/states.tsx'
 import { Count, Payload, Time } from '../parts/values.tsx'
 import { Link, navigate } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { describeCondition } from '../texts/service.ts'
+import { describeCondition, describeFailure } from '../texts/service.ts'
 import { fill, useLocalized } from '../texts.ts'
 
 type Endpoint = Result<'endpoint.show'>['endpoint']
@@ -231,7 +231,7 @@ function TestResult({ result: { request, response } }: { result: Result<'endpoin
       <h3>{t.endpoints.testResponse}</h3>
       <p class="response">
         <ResponseTag wasAccepted={wasAccepted} status={status}>
-          {[duration, reason].filter(Boolean).join(' · ')}
+          {[duration, reason && describeFailure(t, reason)].filter(Boolean).join(' · ')}
         </ResponseTag>
       </p>
       {received !== '' && <Payload text={received} isShort />}

@@ -6,6 +6,7 @@ import { serverNowMs } from '../clock.ts'
 import { useInterval, useList } from '../hooks.ts'
 import { pathOf, type Result, useRead } from '../operations.ts'
 import { Link, replaceQuery, usePlace } from '../router.tsx'
+import { describeFailure } from '../texts/service.ts'
 import { fill, useLocalized } from '../texts.ts'
 import { ResponseTag } from './destination.tsx'
 import { Dialog } from './dialog.tsx'
@@ -139,7 +140,9 @@ function DeliveryTable({
                 </div>
               )}
               {lastAnswer !== null && (
-                <div class="sub narrow-only">{[lastStatus, lastAnswer].join(' ').trim()}</div>
+                <div class="sub narrow-only">
+                  {[lastStatus, describeFailure(t, lastAnswer)].join(' ').trim()}
+                </div>
               )}
             </>
           ),
@@ -153,7 +156,7 @@ function DeliveryTable({
               <span class="response">
                 <ResponseTag wasAccepted={false} status={delivery.lastStatus}>
                   <span class="muted">{durationOf(delivery)}</span>{' '}
-                  <span class="clip">{delivery.lastAnswer}</span>
+                  <span class="clip">{describeFailure(t, delivery.lastAnswer)}</span>
                 </ResponseTag>
               </span>
             ),
@@ -211,7 +214,10 @@ function DeliveryDialog({
           {lastAnswer === null ? (
             <p class="muted">{t.endpoints.nothingSent}</p>
           ) : (
-            <Payload text={`${lastStatus ?? t.endpoints.noResponse}\n${lastAnswer}`} isShort />
+            <Payload
+              text={`${lastStatus ?? t.endpoints.noResponse}\n${describeFailure(t, lastAnswer)}`}
+              isShort
+            />
           )}
         </>
       )}
@@ -236,7 +242,10 @@ function RefusedAttempt({
       <Facts
         items={[
           [t.endpoints.time, <Time key="t" at={startedAt} />],
-          [t.endpoints.response, [status ?? t.endpoints.noResponse, reason].join(' ').trim()],
+          [
+            t.endpoints.response,
+            [status ?? t.endpoints.noResponse, describeFailure(t, reason)].join(' ').trim(),
+          ],
           [t.endpoints.duration, fill(t.endpoints.milliseconds, { number: number(durationMs) })],
         ]}
       />

@@ -2,6 +2,7 @@
 import type { EndpointSummary } from '../../src/endpoints/endpoints.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
+import { describeFailure } from '../texts/service.ts'
 import { stateIn, useLocalized } from '../texts.ts'
 import { ResponseTag } from './destination.tsx'
 import { type Column, Table } from './table.tsx'
@@ -76,7 +77,8 @@ export function LastResponse({ endpoint: { lastAnswer } }: { endpoint: Endpoint 
   return (
     <span class="response">
       <ResponseTag wasAccepted={wasAccepted} status={status}>
-        <span class="muted">{relative(at)}</span> <span class="clip">{wasAccepted ? '' : text}</span>
+        <span class="muted">{relative(at)}</span>{' '}
+        <span class="clip">{wasAccepted ? '' : describeFailure(t, text)}</span>
       </ResponseTag>
     </span>
   )
