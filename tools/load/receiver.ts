@@ -42,9 +42,10 @@ export class Receiver {
   async #receive(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const body = await text(request)
     const [, format, number] = (request.url as string).split('/')
-    const book = this.books[Number(number)] as Book
-    verify(request.headers, body, book)
-    if (Math.random() < REFUSED_SHARE) {
+    const book = this.books[Number(number)]
+    if (book !== undefined) verify(request.headers, body, book)
+    // The book of an account begins after its endpoints. Until then, its messages are repeated.
+    if (book === undefined || Math.random() < REFUSED_SHARE) {
       this.received.refused += 1
       response.writeHead(503).end('busy')
       return
