@@ -66,5 +66,5 @@ ENTRYPOINT []
 CMD ["node", "--enable-source-maps", "/app/dist/src/cli/main.js", "serve"]
 LABEL org.opencontainers.image.title="oa-audience" \
   org.opencontainers.image.description="Keeps the audience of LINE official accounts: every platform event taken once, one audience per account." \
-  org.opencontainers.image.version="0.3.0" \
+  org.opencontainers.image.version="0.4.0" \
   org.opencontainers.image.licenses="MIT"
