@@ -7,6 +7,7 @@ import { EmbeddedServer } from '../../dist/src/postgres/embedded/server.js'
 import { migrate } from '../../dist/src/postgres/schema/migrate.js'
 import { RetryingClient } from '../../dist/tools/load/client.js'
 import { findDiscrepancies } from '../../dist/tools/load/compare.js'
+import { SOURCE } from '../../dist/tools/load/group.js'
 import { Receiver } from '../../dist/tools/load/receiver.js'
 import { faultsOfEmbedded } from '../../dist/tools/prove/faults.js'
 import { freePort, Service } from '../../dist/tools/prove/service.js'
@@ -194,6 +195,9 @@ async function check({ load, receiver, database, faults, services }) {
   await load.finish()
   throwFault({ faults, services })
   const wrong = await findKeptTooLong(database)
+  const sources = await database.query('select distinct source from audience_member where source is not null')
+  if (sources.length !== 1 || sources[0].source !== SOURCE)
+    wrong.push('members have no source, or one that no visit named')
   for (const [i, book] of receiver.books.entries()) {
     wrong.push(...(await findDiscrepancies(book, load.readers[i], database)))
   }

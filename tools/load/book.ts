@@ -17,6 +17,8 @@ export interface LoadedAccount {
   lineEvents?: string[]
   /** of its endpoint of the format `members`; absent: it has none */
   membersSecret?: string
+  /** issues an ID token, with which a visit of a page names where the person came from; absent: no visit is proven */
+  idTokenOf?: (userId: string) => Promise<string>
   /** the simulated platform's people, from whom the service reads profiles */
   people?: Map<string, { displayName: string; isFriend: boolean }>
 }
@@ -24,7 +26,7 @@ export interface LoadedAccount {
 /** What was acknowledged about one person. */
 export interface Person {
   userId: string
-  /** LINE or the support chat has named the person: tracking alone makes no member */
+  /** LINE, the support chat or a proven visit has named the person: other tracking makes no member */
   isMember: boolean
   /** set before the erasure is requested */
   isLeaving: boolean

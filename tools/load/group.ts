@@ -20,6 +20,8 @@ const MESSAGES_KEPT = 3
 const SHARES = { chat: 0.4, tracking: 0.27, update: 0.13, erasure: 0.017 }
 const FIND_RETRY_MS = 50
 const TAGS = ['g0', 'g1', 'g2', 'g3', 'g4']
+/** Where all proven visitors come from. */
+export const SOURCE = 'shop'
 
 interface Act {
   person: Person
@@ -137,10 +139,12 @@ export class Group {
     acknowledged.chat += 1
   }
 
-  /** One event is about a stranger, who never becomes a member. */
+  /** One event is proven, if the account has a login channel. Another one is about a stranger, who never becomes a member. */
   async #track(): Promise<void> {
     const { account, acknowledged } = this.#book
     const people = Array.from({ length: 3 }, () => this.#pick())
+    const [visitor] = people as [Person]
+    const idToken = await account.idTokenOf?.(visitor.userId)
     const batch = [...people.map(({ userId }) => userId), this.#book.newUserId()].map((userId) => ({
       type: 'track',
       event: 'Product Viewed',
@@ -149,9 +153,12 @@ export class Group {
       timestamp: new Date().toISOString(),
       properties: { sku: 'A-1', price: 90 },
     }))
+    if (idToken !== undefined)
+      Object.assign(batch[0] as object, { context: { idToken, campaign: { source: SOURCE } } })
     const body = JSON.stringify({ writeKey: account.trackingKey, batch })
     await this.#client.until('tracking', '/api/tracking', { method: 'POST', body }, [200])
     for (const person of people) person.events += 1
+    visitor.isMember ||= idToken !== undefined
     acknowledged.tracking += batch.length
   }
 
