@@ -161,7 +161,7 @@ async function takeAudience(page, light) {
   await page.locator('tbody tr').nth(1).waitFor()
   await take(page, 'jobs')
   await page.goto(`${demo.url}/search?q=Ann`)
-  await page.locator('.found').first().waitFor()
+  await page.locator('main tbody tr').first().waitFor()
   await take(page, 'search')
 }
 
@@ -209,7 +209,7 @@ async function takeOthers(page) {
   await page.getByRole('region', { name: 'Deliveries' }).locator('tbody tr').first().waitFor()
   await take(page, 'endpoint')
   await page.goto(`${demo.url}/activity`)
-  await page.locator('select', { hasText: 'krit.wongsa' }).selectOption('krit.wongsa@example.com')
+  await page.locator('select', { hasText: 'Krit' }).selectOption('Krit Wongsa')
   await page.getByText('imported the followers').waitFor()
   await take(page, 'activity')
   await page.goto(`${demo.url}/settings/operators`)
