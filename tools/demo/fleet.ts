@@ -258,6 +258,7 @@ async function addFailingEndpoint(database: Queryable, accountId: bigint, failed
     [],
   )
   await database.query(insertFailedDeliveries, [accountId, added?.id, failed])
+  await database.query(insertEndpointHours, [added?.id])
 }
 
 /** $1 account bigint; $2 endpoint bigint; $3 deliveries int */
@@ -265,3 +266,13 @@ const insertFailedDeliveries = statement('demo-insert-failed-deliveries')`
     insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, attempts, failed_at, status, answer, created_at)
     select $1, $2, array[gen_random_uuid()], 14, now() - i * interval '20 minutes', 502, 'Bad Gateway', now() - interval '1 day'
       from generate_series(1, $3::int) as i`
+
+/** It accepted nearly everything until six hours ago, and has refused everything since. $1 endpoint bigint */
+const insertEndpointHours = statement('demo-insert-endpoint-hours')`
+    with known as (
+      insert into endpoint_answer (endpoint_id) values ($1) returning endpoint_id)
+    insert into endpoint_hour (endpoint_id, slot, hour, attempts, refused, duration_ms)
+    select endpoint_id, extract(epoch from hour)::bigint / 3600 % 25, hour, attempts,
+           case when hours <= 6 then attempts else attempts / 40 end, attempts * (case when hours <= 6 then 900 else 110 end + hours * 7)
+      from known cross join generate_series(1, 24) hours
+     cross join lateral (select date_trunc('hour', now()) - hours * interval '1 hour' as hour, 40 + hours * 37 % 50 as attempts) h`
