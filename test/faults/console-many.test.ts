@@ -48,7 +48,7 @@ describe.runIf(canRunChromium('changes of many accounts are'))('an operator', ()
     await page.getByRole('row', { name: `${NAMES[1]} changed` }).waitFor()
   })
 
-  it('adds an endpoint to all that match the filter, pauses it by its URL, and gives a client access to them', async () => {
+  it('adds an endpoint to all that match the filter, pauses and removes it by its URL, and gives a client access to them', async () => {
     await addClientNamed(opened.database, 'Many')
     const page = await opened.visit({ path: '/?problem=no_channel_secret' })
     const change = async (name: string, fill: () => Promise<unknown>, result: RegExp) => {
@@ -70,6 +70,16 @@ describe.runIf(canRunChromium('changes of many accounts are'))('an operator', ()
     expect(await load(opened.database, `select count(*)::int from endpoint where status = 'paused'`)).toEqual(
       [{ count: 2 }],
     )
+    const remove = async () => {
+      await pause()
+      await page.getByLabel('What happens to them').selectOption({ label: 'Remove' })
+      expect(await page.getByRole('button', { name: 'Start' }).isDisabled()).toBe(true)
+      await page.getByLabel('Type 2 to confirm').fill('2')
+    }
+    await change('Change endpoints by URL', remove, /2 of 2 · 2 changed/)
+    await page.keyboard.press('Escape')
+    await page.getByRole('button', { name: 'Clear' }).click()
+    expect(await load(opened.database, `select from endpoint where status = 'paused'`)).toEqual([])
     const client = () => page.getByLabel('Client', { exact: true }).selectOption({ label: 'Many' })
     await change('Give a client access', client, /2 of 2 · 2 changed/)
     await page.getByRole('dialog').getByRole('link', { name: 'Change many accounts' }).click()

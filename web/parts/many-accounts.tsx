@@ -60,8 +60,10 @@ function ChangeDialog({
   const [format, setFormat] = useState<EndpointFormat>('line')
   const mute = useFields<MuteValues>({ until: '', reason: '' })
   const endpoint = useFields(EMPTY_ENDPOINT)
-  const present = useFields({ endpoint: '', url: '' })
+  const present = useFields({ endpoint: '', url: '', confirmation: '' })
   const [action, setAction] = useState<(typeof ACTIONS)[number]>('pause')
+  const isRemoval = change === 'change-endpoints' && action === 'remove'
+  const isConfirmed = !isRemoval || present.values.confirmation.trim() === String(count)
   const access = useFields({ client: '' })
   const start: Record<Change, () => Promise<Job | undefined>> = {
     'mute-accounts': () => startJob('job.mute-accounts', null, { ...selection, ...muteOf(mute.values) }),
@@ -84,7 +86,7 @@ function ChangeDialog({
       submit={t.many.submit}
       onSubmit={start[change]}
       onClose={onClose}
-      isComplete={change !== 'add-keys' || access.values.client !== ''}
+      isComplete={isConfirmed && (change !== 'add-keys' || access.values.client !== '')}
     >
       <SelectField
         name="change"
@@ -121,7 +123,16 @@ function ChangeDialog({
           {action === 'move' && (
             <TextField {...present.field('url')} type="url" label={t.many.newUrl} required />
           )}
-          {action === 'remove' && <p class="notice warning">{t.many.removeText}</p>}
+          {isRemoval && (
+            <>
+              <p class="notice warning">{t.many.removeText}</p>
+              <TextField
+                {...present.field('confirmation')}
+                label={fill(t.bulk.confirm, { count: String(count) })}
+                autocomplete="off"
+              />
+            </>
+          )}
         </>
       )}
       {change === 'add-keys' && (
