@@ -10,6 +10,7 @@ import { Empty, Loaded } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Link, navigate } from '../router.tsx'
 import { type Texts, useLocalized } from '../texts.ts'
+import { Relationship } from './audience.tsx'
 
 /** A ULID. The list of events finds it. */
 const WEBHOOK_EVENT_ID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
@@ -30,9 +31,8 @@ export function SearchPage({ text }: { text: string }) {
 
 function Result({ text, result }: { text: string; result: Json<SearchResult> }) {
   const { t } = useLocalized()
-  const { people, accounts, activity, isComplete, hasMore } = result
+  const { activity, isComplete, hasMore } = result
   const rows = rowsOf(result, text, t)
-  const isEmpty = people.length + accounts.length + activity.length === 0
   return (
     <>
       {!isComplete && <Note text={text} message={t.search.incomplete} />}
@@ -42,7 +42,7 @@ function Result({ text, result }: { text: string; result: Json<SearchResult> }) 
           {t.search.tooShort}
         </p>
       )}
-      {isEmpty && (
+      {rows.length + activity.length === 0 && (
         <Empty title={isComplete ? t.search.nothing : t.search.nothingYet}>{t.search.nothingHelp}</Empty>
       )}
       {rows.length > 0 && <Found rows={rows} />}
@@ -88,12 +88,16 @@ interface Row {
 function rowsOf({ people, accounts }: Json<SearchResult>, text: string, t: Texts): Row[] {
   return [
     ...people.flatMap(({ userId, memberships }) =>
-      memberships.map(({ accountId, accountName, displayName, externalId }) => ({
+      memberships.map(({ accountId, accountName, displayName, relationship, externalId }) => ({
         kind: t.events.person,
         href: `/accounts/${accountId}/audience/${encodeURIComponent(userId)}`,
         name: displayName ?? t.audience.noName,
         ids: [userId, externalId],
-        where: <Link href={`/accounts/${accountId}`}>{accountName}</Link>,
+        where: (
+          <>
+            <Link href={`/accounts/${accountId}`}>{accountName}</Link> <Relationship value={relationship} />
+          </>
+        ),
       })),
     ),
     ...accounts.map(({ id, name, basicId, channelId, organizationName }) => ({
