@@ -60,7 +60,13 @@ export function EventKinds({
         <div class="kind-list">
           {kinds.map((kind) => (
             <label key={kind}>
-              <input type="checkbox" checked={chosen.includes(kind)} onChange={() => toggle(kind)} />
+              <input
+                type="checkbox"
+                checked={chosen.includes(kind)}
+                // Without the last one, the list would be empty, which means all kinds.
+                disabled={chosen.length === 1 && chosen[0] === kind}
+                onChange={() => toggle(kind)}
+              />
               <span>
                 {texts[kind] ?? kind} <code>{kind}</code>{' '}
                 {RARE[kind] && format === 'line' && (
