@@ -136,7 +136,11 @@ function Deliveries({ deliveries }: Pick<Shown, 'deliveries'>) {
         [t.common.status, ({ outcome }) => t.events.outcomes[outcome]],
         [t.endpoints.attempts, ({ attempts }) => (attempts === null ? '–' : number(attempts)), 'numeric'],
         [t.endpoints.lastResponse, ({ lastStatus }) => lastStatus ?? '–', 'numeric medium-only'],
-        [t.events.lastAttempt, ({ lastAttemptAt }) => <Time at={lastAttemptAt} />, 'numeric medium-only'],
+        [
+          t.events.lastAttempt,
+          ({ attempts, lastAttemptAt }) => (attempts === null ? '–' : <Time at={lastAttemptAt} />),
+          'numeric medium-only',
+        ],
       ]}
     />
   )
