@@ -63,7 +63,7 @@ function WebhookDialog({ id, onClose }: { id: string; onClose: () => void }) {
   }
   return (
     <Dialog title={t.manage.pointWebhook} onClose={onClose}>
-      <Loaded query={query} title={t.manage.webhookUnknown}>
+      <Loaded query={query} title={query.error?.status === 400 ? t.failure.title : t.manage.webhookUnknown}>
         {({ url, wantedUrl }) => (
           <Facts
             items={[
