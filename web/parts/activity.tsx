@@ -3,11 +3,15 @@ import type { ObjectKind } from '../../src/operators/activity.ts'
 import type { Activity } from '../../src/operators/list-activity.ts'
 import { type Json, queryOf } from '../api.ts'
 import { Link } from '../router.tsx'
-import { describeFailure } from '../texts/service.ts'
+import { describeCondition, describeFailure } from '../texts/service.ts'
 import { fill, stateIn, type Texts, useLocalized } from '../texts.ts'
 import { Time } from './values.tsx'
 
 export type ActivityRow = Json<Activity>
+
+const UTC = /^\d{4}-\d\d-\d\dT[\d:.]+Z$/
+/** Fields that have a condition, or a filter that may be one. */
+const CONDITIONS = ['condition', 'filters']
 
 export function ActivityList({ rows }: { rows: ActivityRow[] }) {
   const { t, number } = useLocalized()
@@ -127,17 +131,24 @@ export function objectHref(kind: string, id: string | null, account: string | nu
 }
 
 export function ChangeList({ changes }: { changes: Record<string, unknown> }) {
-  const { t } = useLocalized()
+  const { t, dateTime } = useLocalized()
   // The sentence has the kind of a job already.
   const words: Record<string, Record<string, string>> = {
     role: t.operators.roles,
     problem: t.reasons,
     failed: t.checkNames,
     change: t.many.parameters,
+    action: t.many.endpointActions,
     status: { ...t.endpoints.states, ...t.clients.states },
     failure: { [String(changes.failure)]: describeFailure(t, String(changes.failure)) },
   }
-  const wordsOf = (field: string) => words[field] ?? {}
+  const textOf = (field: string, value: unknown): string => {
+    if (typeof value === 'string' && UTC.test(value)) return dateTime(value)
+    if (!CONDITIONS.includes(field) || !value) return shown(value, words[field] ?? {}, t)
+    const { condition = value, ...others } = value as { condition?: unknown }
+    const isAlone = condition === value || Object.keys(others).length === 0
+    return describeCondition(t, JSON.stringify(isAlone ? condition : value)).join(' · ')
+  }
   const entries = Object.entries(changes).filter(([field]) => field !== 'kind')
   if (entries.length === 0) return null
   return (
@@ -147,11 +158,10 @@ export function ChangeList({ changes }: { changes: Record<string, unknown> }) {
           <span>{stateIn({ ...t.manage.fields, ...t.activity.fields }, field)}</span>{' '}
           {Array.isArray(change) && change.length === 2 ? (
             <>
-              <del>{shown(change[0], wordsOf(field), t)}</del> →{' '}
-              <ins>{shown(change[1], wordsOf(field), t)}</ins>
+              <del>{textOf(field, change[0])}</del> → <ins>{textOf(field, change[1])}</ins>
             </>
           ) : (
-            <span>{change === 'replaced' ? t.activity.replaced : shown(change, wordsOf(field), t)}</span>
+            <span>{change === 'replaced' ? t.activity.replaced : textOf(field, change)}</span>
           )}
         </li>
       ))}
