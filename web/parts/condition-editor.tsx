@@ -1,5 +1,5 @@
 /** Edits a condition in words, counts the members for whom it holds, and shows its JSON to those who want it. */
-import { useEffect, useId, useState } from 'preact/hooks'
+import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { useSettled } from '../hooks.ts'
 import { useRead } from '../operations.ts'
 import { fill, useLocalized } from '../texts.ts'
@@ -87,11 +87,17 @@ function Rows({
   const suggested = useRead('account.suggestions', account, account === null ? null : {})
   const used = new Set(rows.map(({ field }) => field))
   const lists = useId()
+  const isAdded = useRef(false)
+  const last = useRef<HTMLDivElement>(null)
   const add = (field: ConditionField) => change([...rows, { field, text: FIRST[KINDS[field]] }])
+  useEffect(() => {
+    if (isAdded.current) last.current?.querySelector<HTMLElement>('input, select')?.focus()
+    isAdded.current = false
+  }, [rows.length])
   return (
     <>
       {rows.map((row, at) => (
-        <div key={row.field} class="condition-row">
+        <div key={row.field} class="condition-row" ref={at === rows.length - 1 ? last : null}>
           <span>{t.condition.fields[row.field]}</span>
           <Value
             row={row}
@@ -114,6 +120,7 @@ function Rows({
         aria-label={t.condition.add}
         value=""
         onChange={(event) => {
+          isAdded.current = true
           add(event.currentTarget.value as ConditionField)
           event.currentTarget.value = ''
         }}
