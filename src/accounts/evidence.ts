@@ -133,7 +133,7 @@ function redelivery({ seenAt, armedAt, isProofArmed, refusedAt, offAt }: Evidenc
     return unknown(
       `A proof is armed since ${armedAt}: the next delivery with events will be stored, and refused once`,
     )
-  const otherwise = 'Never tested: LINE has sent nothing again. Verify with proveRedelivery to test it'
+  const otherwise = 'Never tested: LINE has sent nothing again. Prove redelivery to test it'
   return found(seenAt, 'LINE sends again what was not accepted', otherwise)
 }
 
