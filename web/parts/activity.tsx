@@ -173,7 +173,7 @@ export function ChangeList({ changes }: { changes: Record<string, unknown> }) {
 function shown(value: unknown, words: Record<string, string>, t: Texts): string {
   if (value === null || value === undefined) return '–'
   if (typeof value === 'boolean') return value ? t.common.yes : t.common.no
-  if (Array.isArray(value)) return value.map((item) => shown(item, words, t)).join(', ')
+  if (Array.isArray(value)) return value.map((item) => shown(item, words, t)).join(', ') || '–'
   return typeof value === 'string' ? stateIn(words, value) : JSON.stringify(value)
 }
 
