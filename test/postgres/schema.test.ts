@@ -15,7 +15,16 @@ const REFERENCE_TABLES = [
   ...['organization', 'official_account', 'api_client', 'api_key', 'endpoint', 'endpoint_answer', 'segment'],
   'line_audience',
   ...['notification_channel', 'notification', 'notification_account', 'notification_watch'],
-  ...['endpoint_attempt', 'endpoint_hour', 'operator', 'operator_session', 'activity', 'job', 'job_file', 'changed_account'],
+  ...[
+    'endpoint_attempt',
+    'endpoint_hour',
+    'operator',
+    'operator_session',
+    'activity',
+    'job',
+    'job_file',
+    'changed_account',
+  ],
   ...['schema_migration', 'schema_function', 'change_mark', 'change_server', 'retired_address'],
   ...['database_restore', 'pending_reapply', 'unrecorded_revocation'],
 ]
