@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import type { Check, FailureReason } from '../../src/accounts/verification.ts'
 import { ERRORS } from '../../src/errors.ts'
+import { publicUrlFault } from '../../src/jobs/onboard.ts'
 import { ACTIONS } from '../../src/operators/activity.ts'
 import { type Problem, REASONS, type Reason } from '../../src/watch/account-status.ts'
 import { describeCheck, describeProblem, fill } from '../../src/watch/problem-texts.ts'
@@ -105,10 +106,20 @@ it('the service says each sentence about a field that has translations', () => {
   for (const sentence of Object.values(english.failure.fields)) expect(sources).toContain(sentence)
 })
 
+/** The sentences that responses have. */
+const SAID = {
+  ...(Object.fromEntries(Object.entries(ERRORS).map(([code, [, text]]) => [code, text])) as Record<
+    'busy',
+    string
+  >),
+  no_public_url: publicUrlFault(null),
+  insecure_public_url: publicUrlFault('http://oa.example.com'),
+}
+
 it('the English table says what the service says', () => {
   expect(Object.keys(english.activity.actions).toSorted()).toEqual(ACTIONS.toSorted())
   for (const [code, message] of Object.entries(english.failure.messages))
-    expect(message).toBe(ERRORS[code as 'busy'][1])
+    expect(message).toBe(SAID[code as 'busy'])
 })
 
 it('each text with values is filled with exactly these values, and no other is', () => {
@@ -178,7 +189,7 @@ describe.each(OTHERS)('the table of %s', (language) => {
   it('translates the messages of the service, but not a more precise one', async () => {
     const { t } = await loadLanguage(language)
     for (const [code, text] of Object.entries(t.failure.messages))
-      expect(describeMessage(t, ERRORS[code as 'busy'][1])).toBe(text)
+      expect(describeMessage(t, SAID[code as 'busy'])).toBe(text)
     expect(describeMessage(t, 'More precise')).toBe('More precise')
     expect(describeMessage(english, ERRORS.busy[1])).toBe(ERRORS.busy[1])
   })
