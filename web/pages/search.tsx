@@ -95,7 +95,10 @@ function rowsOf({ people, accounts }: Json<SearchResult>, text: string, t: Texts
         ids: [userId, externalId],
         where: (
           <>
-            <Link href={`/accounts/${accountId}`}>{accountName}</Link> <Relationship value={relationship} />
+            <Link href={`/accounts/${accountId}`}>{accountName}</Link>
+            <div class="sub">
+              <Relationship value={relationship} />
+            </div>
           </>
         ),
       })),
