@@ -1,5 +1,6 @@
 /** Pauses, resumes, rotates and removes endpoints. settings.ts adds and changes them. Other programs may write the same table directly. */
 import { refuseRequest, requireVisible } from '../errors.ts'
+import type { Changes } from '../operators/activity.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { newSecret } from './messages.ts'
 
@@ -34,11 +35,16 @@ export async function renewBacklog(database: Queryable, id: bigint): Promise<voi
   await database.query(makeDeliveriesDue, [id, RENEWED_MAX])
 }
 
-/** Returns whether the endpoint had another status. */
-export async function setStatus(database: Queryable, id: bigint, status: 'active' | 'paused') {
+/** Returns what has changed, for the activity log, or null if the endpoint had this status. */
+export async function setStatus(
+  database: Queryable,
+  id: bigint,
+  status: 'active' | 'paused',
+): Promise<Changes | null> {
   const [changed] = await database.query(updateStatus, [id, status])
-  if (changed !== undefined && status === 'active') await renewBacklog(database, id)
-  return changed !== undefined
+  if (changed === undefined) return null
+  if (status === 'active') await renewBacklog(database, id)
+  return { status: [status === 'active' ? 'paused' : 'active', status] }
 }
 
 const deleteEndpoint = statement('delete-endpoint')`delete from endpoint where id = $1`

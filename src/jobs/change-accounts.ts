@@ -251,10 +251,9 @@ async function changeEndpoints(
     switch (action) {
       case 'pause':
       case 'resume': {
-        const [before, after] = action === 'pause' ? PAUSE : RESUMPTION
-        if (!(await setStatus(transaction, id, after))) continue
-        const recorded = `endpoint.${action}d` as const
-        await recordEndpoint(transaction, actor, recorded, account, id, { status: [before, after] })
+        const changes = await setStatus(transaction, id, action === 'pause' ? 'paused' : 'active')
+        if (changes === null) continue
+        await recordEndpoint(transaction, actor, `endpoint.${action}d`, account, id, changes)
         break
       }
       case 'move': {
@@ -280,9 +279,6 @@ async function changeEndpoints(
   if (!isComplete) return null
   return { outcome: isChanged ? 'changed' : 'unchanged' }
 }
-
-const PAUSE = ['active', 'paused'] as const
-const RESUMPTION = ['paused', 'active'] as const
 
 function recordEndpoint(
   transaction: Queryable,

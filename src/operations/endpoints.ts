@@ -194,7 +194,7 @@ export const ENDPOINTS = {
     help: 'stop sending; what is not sent yet is kept',
     records: 'endpoint.paused',
     run: async ({ database, target }) => ({
-      changes: (await setStatus(database, target.id, 'paused')) ? { status: ['active', 'paused'] } : null,
+      changes: await setStatus(database, target.id, 'paused'),
     }),
   }),
 
@@ -205,7 +205,7 @@ export const ENDPOINTS = {
     records: 'endpoint.resumed',
     status: 'active',
     run: async ({ database, target }) => ({
-      changes: (await setStatus(database, target.id, 'active')) ? { status: ['paused', 'active'] } : null,
+      changes: await setStatus(database, target.id, 'active'),
     }),
   }),
 
