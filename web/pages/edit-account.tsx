@@ -43,7 +43,7 @@ function Editor({ account, field }: { account: AccountResponse['account']; field
   const { id } = account
   const { values, setValues, changesOf } = useFields<Values>(() => valuesOf(account))
   const [unproven, setUnproven] = useState(false)
-  const [isUnproven, setIsUnproven] = useState(false)
+  const [mustBeTested, setMustBeTested] = useState(false)
   useEffect(() => {
     if (field === null) return
     // After the page has focused its title.
@@ -62,10 +62,10 @@ function Editor({ account, field }: { account: AccountResponse['account']; field
       await perform('account.verify', id, { testWebhook: false, proveRedelivery: false }).catch(
         () => undefined,
       )
-    if (saved.isUnproven) setIsUnproven(true)
+    if (saved.isUnproven) setMustBeTested(true)
     else navigate(`/accounts/${id}`)
   }
-  if (isUnproven) {
+  if (mustBeTested) {
     return (
       <>
         <p class="notice warning" role="status">

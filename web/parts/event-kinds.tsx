@@ -1,6 +1,6 @@
 /** Which kinds of events an endpoint receives, as check boxes with words and the technical names beside them. */
 import type { EndpointFormat } from '../../src/endpoints/event-types.ts'
-import { useLocalized } from '../texts.ts'
+import { stateIn, useLocalized } from '../texts.ts'
 import { listOf, Problems, useProblems } from './form.tsx'
 
 /** LINE sends these only of groups, or only to module channels. */
@@ -19,7 +19,7 @@ const RARE: Record<string, 'groups' | 'modules'> = {
 export function useKindText() {
   const { t } = useLocalized()
   const texts: Record<string, string> = { ...t.eventKinds.line, ...t.eventKinds.members }
-  return (kind: string | null) => kind && (Object.hasOwn(texts, kind) ? texts[kind] : kind)
+  return (kind: string | null) => kind && stateIn(texts, kind)
 }
 
 /** @param value separated by commas; empty: all */

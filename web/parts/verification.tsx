@@ -15,6 +15,10 @@ import { Time } from './values.tsx'
 /** The messages of checks have times in UTC. */
 const UTC = /\d{4}-\d\d-\d\dT[\d:.]+Z/g
 
+const DONE = ['done', 'check'] as const
+const OPEN = ['open', 'dot'] as const
+const FAILED = ['failed', 'cross'] as const
+
 export function Verification({
   account: { id },
   verification,
@@ -44,10 +48,10 @@ export function Verification({
       </p>
       <ul class="checks">
         {verification?.checks.map((check) => {
-          const state = check.ok ? 'done' : check.ok === null ? 'open' : 'failed'
+          const [state, icon] = check.ok ? DONE : check.ok === null ? OPEN : FAILED
           return (
             <li key={check.name} class={`is-${state}`}>
-              <Icon name={check.ok ? 'check' : check.ok === null ? 'dot' : 'cross'} />
+              <Icon name={icon} />
               <span>
                 <b>{t.checkNames[check.name] ?? check.name}</b>{' '}
                 {describeCheck(t, check).replaceAll(UTC, dateTime)}{' '}
